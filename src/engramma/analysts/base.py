@@ -1,0 +1,30 @@
+"""What an analyst does: read a draft together with its nearest notes, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engramma.note import Draft, Neighbour, NoteId, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an analyst is shown for one note: the draft, its id, and the notes near it."""
+
+    id: NoteId
+    draft: Draft
+    neighbours: tuple[Neighbour, ...] = ()
+
+
+class Analyst(Protocol):
+    """Reads pages. ``batch`` is how many pages one call may hold; ``slow`` says that reading may
+    take long or fail, so that notes are stored before they are read."""
+
+    name: str
+    batch: int
+    slow: bool
+
+    def read(self, pages: Sequence[Page]) -> list[Reading]:
+        """One reading a page, in order. Raises ModelError when there is no answer to be had."""

@@ -1,0 +1,160 @@
+"""Plain statements of facts that change, so that a newer one can replace an older one.
+
+Only sentence frames that leave no doubt are read ("I live in …", "my phone number is …", "the
+release is on …", "我住在…", "我喜欢…"); everything else is left alone. A fact is about a subject, an
+attribute of which a subject has one, and a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engramma.words import is_chinese, sentences, terms
+
+_READ = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One plain statement. ``holds`` is None for a value, True or False for liking or being."""
+
+    subject: str
+    attribute: str
+    value: str
+    holds: bool | None = None
+
+
+_I = r"(?P<s>I|We|we|[A-Z][a-z]+)"
+_ADV = r"(?:(?:now|currently|still|just|really|absolutely|totally|also|actually|have|has|had|'ve|have just|no longer) )*"
+_NAME = r"(?P<v>[A-Z][\w'’-]*(?: (?:de |la |le |of )?[A-Z][\w'’-]*){0,3})"
+_VALUE = r"(?P<v>[^.,;:!?()]{1,60}?)(?: (?:now|anymore|any more|these days|again|instead))?(?=[.,;:!?()]|$| (?:and|but|because|since|so|when|while)\b)"
+_ATTRIBUTES = (
+    "phone number|mobile number|number|e-?mail(?: address)?|address|name|nickname|birthday|password|pin|pin code|boss|manager|"
+    "doctor|dentist|landlord|bank|job|job title|title|salary|rent|age|weight|height|shoe size|size|time ?zone|deadline|"
+    "goal|budget|major|school|team|team lead|username|user name|editor|native language|hometown|blood type"
+)
+_WHEN = r"(?:(?=[^.,;!?]*(?:\d|january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday))(?P<v>[^.,;!?]{1,40}))"
+_STATES = "vegetarian|vegan|pregnant|married|single|divorced|engaged|unemployed|retired|a smoker|a student|left-handed"
+_SET = r"(?:is|are|was|will be|runs|listens)(?: now| moved| scheduled| due| set| planned| postponed| pushed| rescheduled| back)*"
+
+_EN: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("home", re.compile(rf"\b{_I}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
+    ("home", re.compile(rf"\b{_I}(?:'ve)? {_ADV}(?:moved|relocated)(?: back)?(?: from {_NAME.replace('?P<v>', '?:')})? to {_NAME}")),
+    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started working|started) (?:at|for) {_NAME}")),
+    ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the )?{_VALUE}")),
+    ("favourite {a}", re.compile(rf"\b[Mm]y (?P<s>)favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|was|became) (?:now )?{_VALUE}")),
+    ("{a}", re.compile(rf"\b[Mm]y (?P<s>)(?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_VALUE}")),
+    ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) {_SET} (?:on|to|for|at|until|by) {_WHEN}", re.IGNORECASE)),
+    ("port of {a}", re.compile(r"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:now )?(?:runs|listens|is) on port (?P<v>\d+)")),
+)  # fmt: skip
+_LIKES = r"love|loves|like|likes|enjoy|enjoys|adore|adores|am fond of|am a fan of|prefer|prefers"
+_HATES = r"hate|hates|dislike|dislikes|detest|detests|loathe|loathes|can't stand|cannot stand|don't like|do not like|doesn't like|don't enjoy|no longer like|no longer likes|no longer enjoy|don't love|never liked"
+_TASTE = re.compile(rf"\b{_I} {_ADV}(?:(?P<no>{_HATES})|(?P<yes>{_LIKES})) {_VALUE}")
+_STATE = re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<no>not |no longer )?(?:an? )?(?P<v>{_STATES}|allergic to \w+)\b")
+
+_HAN_VALUE = r"(?P<v>[^，。！？；、,.!?\s]{1,16}?)(?=了|的|[，。！？；、,.!?\s]|$)"
+_WHO = r"(?P<s>我们|我|^[\u4e00-\u9fff]{2,3}?)"
+_ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("home", re.compile(rf"(?:{_WHO}|^)(?:现在|已经|目前|一直)*(?:住在|搬到|搬去|搬来|定居在?){_HAN_VALUE}")),
+    ("employer", re.compile(rf"(?:{_WHO}|^)(?:现在|已经|目前)*在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
+    ("job", re.compile(rf"{_WHO}(?:现在|目前)*(?:的职业是|的工作是){_HAN_VALUE}")),
+    ("favourite {a}", re.compile(rf"{_WHO}?(?:现在)?最(?:喜欢|爱)的(?P<a>[^是，。]{{1,6}})(?:现在)?(?:是|变成了?){_HAN_VALUE}")),
+    ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|老板|医生|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
+    ("name", re.compile(rf"(?P<s>我)(?:现在)?(?:叫|改名叫){_HAN_VALUE}")),
+    ("date of {a}", re.compile(r"(?P<s>)(?P<a>[\u4e00-\u9fff]{2,6}?)(?:定在|改到|改在|推迟到|提前到|延期到|改成)了?(?P<v>[^，。！？；]{0,4}[0-9一二三四五六七八九十]+[月日号点][^，。！？；]{0,8})")),
+)  # fmt: skip
+_ZH_TASTE = re.compile(
+    rf"{_WHO}(?:现在|其实|一直|已经|非常|特别|真的|超级?|很|最|挺|也|都|还是)*"
+    rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱|不想)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
+)
+_PRONOUNS = frozenset({"i", "we", "我", "我们", ""})
+_NOT_NAMES = frozenset("they she he it this that there what who everyone people you the a when where if and but so then".split())
+
+
+def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:
+    """The plain statements in a text; "I" is the speaker."""
+    read = _chinese_facts if is_chinese(text) else _english_facts
+    found: list[Fact] = []
+    for sentence in sentences(text[:_READ])[:40]:
+        found += read(sentence.replace("’", "'"), speaker)
+    return tuple(dict.fromkeys(found))
+
+
+def _subject(name: str | None, speaker: str | None) -> str | None:
+    """Who a statement is about; None for a pronoun that we cannot resolve."""
+    word = (name or "").strip().casefold()
+    if word in _PRONOUNS:
+        return (speaker or "").casefold()
+    return None if word in _NOT_NAMES else word
+
+
+def _matched(frames: Sequence[tuple[str, re.Pattern[str]]], sentence: str, speaker: str | None) -> list[Fact]:
+    found = []
+    for attribute, frame in frames:
+        for match in frame.finditer(sentence):
+            groups = match.groupdict()
+            subject, value = _subject(groups.get("s"), speaker), groups["v"].strip()
+            if subject is not None and value:
+                found.append(Fact(subject, attribute.format(a=(groups.get("a") or "").casefold()), value))
+    return found
+
+
+def _english_facts(sentence: str, speaker: str | None) -> list[Fact]:
+    if sentence.endswith("?") or re.search(r"\b(?:if|would|wish|used to|might|maybe)\b", sentence):
+        return []
+    found = _matched(_EN, sentence, speaker)
+    for frame, attribute in ((_TASTE, "taste"), (_STATE, "being")):
+        for match in frame.finditer(sentence):
+            subject = _subject(match["s"], speaker)
+            if subject is not None:
+                found.append(Fact(subject, attribute, match["v"].strip(), not match["no"]))
+    return found
+
+
+def _chinese_facts(sentence: str, speaker: str | None) -> list[Fact]:
+    if sentence.endswith(("？", "?", "吗")) or re.search("如果|要是|以前|曾经|可能|也许", sentence):
+        return []
+    found = _matched(_ZH, sentence, speaker)
+    for match in _ZH_TASTE.finditer(sentence):
+        subject = _subject(match["s"], speaker)
+        if subject is not None:
+            found.append(Fact(subject, "taste", match["v"], not match["no"]))
+    return found
+
+
+def replacement(new: Sequence[Fact], old: Sequence[Fact]) -> tuple[Fact, Fact] | None:
+    """The first new fact that cannot hold together with an old one, and that old one."""
+    for fresh in new:
+        for stale in old:
+            if (fresh.subject, fresh.attribute) == (stale.subject, stale.attribute) and _replaces(fresh, stale):
+                return fresh, stale
+    return None
+
+
+def _replaces(fresh: Fact, stale: Fact) -> bool:
+    mine, other = set(terms(fresh.value)), set(terms(stale.value))
+    if not mine or not other:
+        return False
+    same = mine <= other or other <= mine
+    if fresh.holds is None or stale.holds is None:
+        return not same and fresh.value.casefold() != stale.value.casefold()
+    return fresh.holds != stale.holds and (mine == other or len(mine & other) * 3 >= 2 * len(mine | other))
+
+
+_NOT = re.compile(r"\b(?:not|never|no longer|cannot|without)\b|n't\b|[不没未]", re.IGNORECASE)
+
+
+def denies(text: str) -> bool:
+    """Whether a text says that something is not so: an odd number of negations."""
+    return len(_NOT.findall(text[:_READ].replace("’", "'"))) % 2 == 1
+
+
+def opposed(first: str, second: str) -> bool:
+    """Whether two texts use the same words, at least two, and one of them denies."""
+    if denies(first) == denies(second):
+        return False
+    mine, other = set(terms(_NOT.sub(" ", first[:_READ]))), set(terms(_NOT.sub(" ", second[:_READ])))
+    shared = mine & other
+    return len(shared) >= 2 and len(shared) * 5 >= 4 * len(mine | other)

@@ -1,0 +1,136 @@
+"""Where the rule analyst decides which notes are linked, how, and why: ``decide_links``.
+
+For each neighbour the first rule that applies decides, from the strictest to the loosest:
+
+    the same text              same_as      (and the draft is a restatement of it)
+    a fact that replaces one   supersedes   the newer by ``at`` supersedes the older
+    a fix for a problem        solves
+    nearly the same words      same_as
+    words or meaning shared    related
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from engramma.analysts.acts import act
+from engramma.analysts.base import Page
+from engramma.analysts.facts import Fact, denies, facts, opposed, replacement
+from engramma.analysts.keywords import is_plain
+from engramma.note import LinkProposal, Neighbour
+from engramma.words import excerpt, is_chinese, terms
+
+MOST_LINKS = 5
+_ALIKE = 0.85  # share of words in common for "nearly the same words"
+_NEAR = 0.62  # likeness that links notes with one rare word in common
+_SOMEWHAT = 0.40  # likeness that links notes with two
+_CLOSE = 0.72  # likeness that links notes with none
+
+
+def normal(text: str) -> str:
+    """A text without case, punctuation and spacing: what makes two sayings the same."""
+    expanded = text.casefold().replace("’", "'").replace("i'm", "i am").replace("it's", "it is").replace("i've", "i have")
+    return re.sub(r"[\W_]+", " ", expanded).strip()
+
+
+def restated(page: Page) -> Neighbour | None:
+    """The neighbour that says exactly this already, by the same speaker; not for small talk."""
+    draft = page.draft
+    if len(set(terms(draft.content[:2000]))) < 2:
+        return None
+    text = normal(draft.content)
+    return next((n for n in page.neighbours if _same_speaker(page, n) and normal(n.note.content) == text), None)
+
+
+def _same_speaker(page: Page, neighbour: Neighbour) -> bool:
+    return (page.draft.speaker or "").casefold() == (neighbour.note.speaker or "").casefold()
+
+
+def decide_links(page: Page) -> tuple[LinkProposal, ...]:
+    """The links between a draft and its neighbours, strongest first, at most five."""
+    rules = (_same_text, _replaced_fact, _fix, _nearly_same, _related)
+    new_facts = facts(page.draft.content, page.draft.speaker)
+    proposals = [link for n in page.neighbours if (link := _first(rules, page, n, new_facts)) is not None]
+    firm = [link for link in proposals if link.kind != "related"]
+    loose = sorted((link for link in proposals if link.kind == "related"), key=lambda link: -link.strength)
+    return tuple((firm + loose)[: max(MOST_LINKS, len(firm))])
+
+
+Rule = Callable[[Page, Neighbour, Sequence[Fact]], LinkProposal | None]
+
+
+def _first(rules: Sequence[Rule], page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    return next((link for rule in rules if (link := rule(page, neighbour, new_facts)) is not None), None)
+
+
+def _say(page: Page, english: str, chinese: str) -> str:
+    return chinese if is_chinese(page.draft.content) else english
+
+
+def _same_text(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    if not _same_speaker(page, neighbour) or normal(neighbour.note.content) != normal(page.draft.content):
+        return None
+    return LinkProposal(neighbour.note.id, "same_as", _say(page, "says the same again", "又说了一遍同样的话"), 1.0)
+
+
+def _replaced_fact(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    old = neighbour.note
+    pair = replacement(new_facts, facts(old.content, old.speaker)) if new_facts else None
+    if pair is None and not (_same_speaker(page, neighbour) and opposed(page.draft.content, old.content)):
+        return None
+    inward = page.draft.at < old.at
+    newer, older = (page.draft.content, old.content) if not inward else (old.content, page.draft.content)
+    if pair is not None and pair[0].holds is None:
+        now, then = (pair[0].value, pair[1].value) if not inward else (pair[1].value, pair[0].value)
+        reason = _say(page, f"{pair[0].attribute} was {then}, is now {now}", f"{_zh(pair[0].attribute)}原来是{then}，现在是{now}")
+    else:
+        says = (excerpt(newer, 50), excerpt(older, 50))
+        reason = _say(page, f'now says "{says[0]}", before: "{says[1]}"', f"现在说“{says[0]}”，以前说“{says[1]}”")
+    return LinkProposal(old.id, "supersedes", reason, 0.95, inward)
+
+
+_ZH_ATTRIBUTES = {"home": "住处", "employer": "工作单位", "job": "职业", "name": "名字"}
+
+
+def _zh(attribute: str) -> str:
+    for english, chinese in (("favourite ", "最喜欢的"), ("date of ", "日期：")):
+        if attribute.startswith(english):
+            return chinese + attribute.removeprefix(english)
+    return _ZH_ATTRIBUTES.get(attribute, attribute)
+
+
+def _fix(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    if act(page.draft.content) != "solution" or act(neighbour.note.content) != "problem":
+        return None
+    if len(neighbour.shared) < 2 or neighbour.likeness < _SOMEWHAT:
+        return None
+    words = ", ".join(neighbour.shared[:4])
+    return LinkProposal(neighbour.note.id, "solves", _say(page, f"reports the fix: both name {words}", f"说明已解决，都提到{words}"), 0.9)
+
+
+def _nearly_same(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    draft, note = page.draft, neighbour.note
+    mine, other = set(terms(draft.content[:4000])), set(terms(note.content[:4000]))
+    alike = len(mine & other) / max(1, len(mine | other))
+    if len(mine) < 3 or alike < _ALIKE or _numbers(draft.content) != _numbers(note.content):
+        return None
+    if not _same_speaker(page, neighbour) or denies(draft.content) != denies(note.content):
+        return None
+    return LinkProposal(note.id, "same_as", _say(page, "says nearly the same", "说法几乎相同"), round(alike, 2))
+
+
+def _numbers(text: str) -> list[str]:
+    return sorted(re.findall(r"\d+", text[:4000]))
+
+
+def _related(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
+    shared, likeness = [word for word in neighbour.shared if not is_plain(word)], neighbour.likeness
+    enough = (len(shared) >= 2 and likeness >= _SOMEWHAT) or (len(shared) == 1 and likeness >= _NEAR)
+    if not enough and likeness < _CLOSE:
+        return None
+    strength = round(min(0.9, 0.6 * likeness + 0.1 * min(len(shared), 4)), 2)
+    words = ", ".join(shared[:4])
+    english = f"both speak of {words}" if words else "both are about the same thing"
+    chinese = f"都提到{words.replace(', ', '、')}" if words else "说的是同一件事"
+    return LinkProposal(neighbour.note.id, "related", _say(page, english, chinese), strength)

@@ -1,0 +1,87 @@
+"""What "unrelated" looks like to an embedder, so that its cosines can be compared with a fixed bar.
+
+Cosines of an embedder mean nothing by themselves: multilingual-e5-small gives unrelated texts 0.72.
+We embed a few texts about nothing in particular, once per embedder, and keep their vectors with the
+store. The cosine of a question with them is that question's own zero, one for notes in Chinese and
+one for all others, which takes away the advantage of the question's own language.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from engramma.models.base import Embedder, embedded
+
+PASSAGES = (
+    "The committee approved the annual budget for road repairs.",
+    "Photosynthesis turns light into chemical energy.",
+    "The museum is closed on public holidays.",
+    "Add two spoons of sugar and stir slowly.",
+    "The striker scored twice in the second half.",
+    "A new law regulates the import of used cars.",
+    "The algorithm sorts the list in linear time.",
+    "Heavy rain is expected along the coast.",
+    "公司公布了第三季度的财务报表。",
+    "这种植物喜欢阴凉潮湿的环境。",
+    "列车将于下午三点到达。",
+    "他把钥匙忘在办公室了。",
+    "科学家发现了一颗新的行星。",
+    "请在表格里填写您的地址。",
+    "这首歌在年轻人中很流行。",
+    "医生建议每天多喝水。",
+)
+QUESTIONS = (
+    "What did the council decide about the bridge?",
+    "How does a cactus store water?",
+    "When does the ferry leave?",
+    "Who won the match?",
+    "这家店的利润是多少？",
+    "图书馆几点关门？",
+    "怎么做番茄炒蛋？",
+    "那颗恒星有多远？",
+)
+OTHER, CHINESE = 0, 1
+_PASSAGE_LANGUAGE = np.array([OTHER] * 8 + [CHINESE] * 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """``vectors`` (16, d) of PASSAGES and ``spreads`` (2,), one standard deviation a language."""
+
+    vectors: np.ndarray
+    spreads: np.ndarray
+
+    def zero(self, vector: np.ndarray) -> np.ndarray:
+        """The mean cosine of a unit vector with unrelated texts: (2,), other languages and Chinese."""
+        cosines = self.vectors @ vector
+        return np.array([cosines[_PASSAGE_LANGUAGE == language].mean() for language in (OTHER, CHINESE)], np.float32)
+
+    def dump(self) -> str:
+        """As text, for the store's settings."""
+        data = base64.b64encode(self.vectors.astype("<f4").tobytes()).decode()
+        return json.dumps({"spreads": [float(value) for value in self.spreads], "vectors": data})
+
+
+def load(text: str, dimensions: int) -> Background:
+    """The inverse of ``Background.dump``."""
+    value = json.loads(text)
+    vectors = np.frombuffer(base64.b64decode(value["vectors"]), "<f4").reshape(-1, dimensions)
+    return Background(vectors, np.asarray(value["spreads"], np.float32))
+
+
+def measure(embedder: Embedder) -> Background:
+    """Embed the texts and measure how widely unrelated cosines scatter.
+
+    A language's spread is two thirds of the geometric mean of its own scatter and the mean of both:
+    a language of which the embedder has seen less scatters less, and would otherwise count double.
+    """
+    passages = embedded(embedder, PASSAGES, "passage")
+    questions = embedded(embedder, QUESTIONS, "query")
+    cosines = questions @ passages.T
+    own = np.array([cosines[:4, :8].std(axis=1).mean(), cosines[4:, 8:].std(axis=1).mean()])
+    spreads = np.sqrt(own * own.mean()) * 2 / 3
+    return Background(passages, np.maximum(spreads, 1e-3).astype(np.float32))

@@ -1,0 +1,235 @@
+"""Dates said in a text ("yesterday", "last May", "去年三月") as calendar days.
+
+We find the phrase and choose its span; reading an English one is dateparser's work, against the
+note's own ``at``. Chinese ones are read here: dateparser reads 13 of the 31 forms that we tried, and
+jionlp, which reads nearly all, installs 220 MB. What no calendar holds ("十万年前") is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+from engramma.errors import InvalidInput
+from engramma.note import SaidDate
+
+_MONTH = (
+    "january|february|march|april|may|june|july|august|september|october|november|december"
+    "|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
+)
+_DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+_COUNT = r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+_EN = re.compile(
+    rf"""\b(?:
+      \d{{4}}-\d{{1,2}}-\d{{1,2}} | \d{{1,2}}/\d{{1,2}}/\d{{4}}
+    | (?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})|(?:{_MONTH})\.?\s+\d{{1,2}}(?:st|nd|rd|th)?)\b(?:,?\s*\d{{4}})?
+    | (?:{_MONTH}),?\s+\d{{4}}
+    | (?:the\s+day\s+before\s+)?yesterday | (?:the\s+day\s+after\s+)?tomorrow | today | tonight | last\s+night
+    | this\s+(?:morning|afternoon|evening)
+    | (?:last|next|this)\s+(?:{_DAY}|{_MONTH}|week|weekend|month|year)
+    | (?:{_COUNT})\s+(?:days?|weeks?|months?|years?)\s+ago
+    | (?:in|since|during|of)\s+(?:(?:19|20)\d\d|(?:{_MONTH}))
+    | (?:on\s+)(?:{_DAY})
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NUM = "[0-9零〇一二两三四五六七八九十]"
+_ZH = re.compile(
+    rf"""\d{{4}}年(?:{_NUM}{{1,3}}月(?:{_NUM}{{1,3}}[日号])?)?
+    | (?:去年|前年|今年|明年|后年)(?:{_NUM}{{1,3}}月(?:份|{_NUM}{{1,3}}[日号])?)?
+    | (?:上个?月|这个?月|下个?月)(?:{_NUM}{{1,3}}[日号])?
+    | {_NUM}{{1,3}}月{_NUM}{{1,3}}[日号]
+    | 大前天|前天|昨[天日晚夜]|今[天日早晚]|明[天日早晚]|大后天|后天
+    | (?:上上|上|这|下)(?:个)?(?:周|星期|礼拜)[一二三四五六日天]?
+    | (?<!每)(?:周|星期|礼拜)[一二三四五六日天](?![0-9一二三四五六七八九十])
+    | (?<![百千万亿0-9零〇一二两三四五六七八九十]){_NUM}{{1,3}}(?:天|个?星期|周|个月|年)前""",
+    re.VERBOSE,
+)
+_DIGIT = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+_MOST = 8
+
+
+def said_dates(text: str, at: datetime) -> tuple[SaidDate, ...]:
+    """The dates said in a text, in order, each as days in the time zone of ``at``."""
+    found = [(m.start(), _english(m.group(), at)) for m in _EN.finditer(text)]
+    found += [(m.start(), _chinese(m.group(), at)) for m in _ZH.finditer(text)]
+    spans = {span: SaidDate(*span) for _, span in sorted(found, key=lambda item: item[0]) if span}
+    return tuple(spans.values())[:_MOST]
+
+
+Span = tuple[str, date, date]
+
+
+def _parse(phrase: str, at: datetime) -> tuple[date, str] | None:
+    from dateparser.date import DateDataParser
+
+    settings = {"RELATIVE_BASE": at.replace(tzinfo=None), "PREFER_DATES_FROM": "past", "PREFER_DAY_OF_MONTH": "first"}
+    try:
+        data = DateDataParser(languages=["en"], settings=settings).get_date_data(phrase)
+    except (OverflowError, ValueError):  # a year that datetime cannot hold
+        return None
+    return (data.date_obj.date(), data.period) if data.date_obj else None
+
+
+def _english(phrase: str, at: datetime) -> Span | None:
+    words = " ".join(phrase.lower().replace(".", "").split())
+    bare = re.sub(r"^(?:in|since|during|of|on)\s+", "", words)
+    day = at.date()
+    if bare.endswith(" weekend"):
+        saturday = day - timedelta(days=(day.weekday() - 5) % 7 or 7) if bare.startswith("last") else None
+        saturday = saturday or day + timedelta(days=(5 - day.weekday()) % 7 + 7 * bare.startswith("next"))
+        return phrase, saturday, saturday + timedelta(days=1)
+    if bare.split()[0] in ("last", "next", "this") and bare.split()[-1] in _MONTH.split("|"):
+        return _named_month(phrase, bare, day)
+    parsed = _parse(bare, at)
+    if parsed is None:
+        return None
+    start, period = parsed
+    if not re.search(r"\d{4}|ago|last|next|this|day|night|tomorrow", bare):
+        start = _nearest_year(start, day)  # "3 April" in March is next month, not last year
+    period = "day" if re.search(r"\bdays? ago|\bweeks? ago", bare) else period
+    if re.fullmatch(rf"(?:{_MONTH})(?: \d{{4}})?", bare):
+        period = "month"
+    return phrase, *_span(start, _period(bare, period))
+
+
+def _nearest_year(start: date, day: date) -> date:
+    """The same day and month in the year that is nearest to ``day``."""
+    years = [year for year in (day.year - 1, day.year, day.year + 1) if 1 <= year <= 9999]
+    days = [start.replace(year=year, day=min(start.day, monthrange(year, start.month)[1])) for year in years]
+    return min(days, key=lambda candidate: abs(candidate - day))
+
+
+def _named_month(phrase: str, bare: str, day: date) -> Span | None:
+    parsed = _parse(f"1 {bare.split()[-1]} {day.year}", datetime(day.year, 1, 1))
+    if parsed is None:
+        return None
+    month = parsed[0].month
+    step = {"last": -1 if month >= day.month else 0, "next": 1 if month <= day.month else 0, "this": 0}
+    return phrase, *_span(date(day.year + step[bare.split()[0]], month, 1), "month")
+
+
+def _period(bare: str, period: str) -> str:
+    for unit in ("week", "month", "year"):
+        if re.search(rf"^(?:last|next|this) {unit}$|\b{unit}s? ago$", bare):
+            return "day" if unit == "week" and "ago" in bare else unit
+    return period
+
+
+def _span(start: date, period: str) -> tuple[date, date]:
+    match period:
+        case "year":
+            return start.replace(month=1, day=1), start.replace(month=12, day=31)
+        case "month":
+            return start.replace(day=1), start.replace(day=monthrange(start.year, start.month)[1])
+        case "week":
+            monday = start - timedelta(days=start.weekday())
+            return monday, monday + timedelta(days=6)
+        case _:
+            return start, start
+
+
+def _number(text: str) -> int:
+    """A number below one hundred, in digits or Chinese numerals."""
+    if text.isdigit():
+        return int(text)
+    if "十" in text:
+        tens, _, ones = text.partition("十")
+        return (_DIGIT.get(tens, 1)) * 10 + _DIGIT.get(ones, 0)
+    return int("".join(str(_DIGIT[char]) for char in text))
+
+
+_YEARS = {"前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
+_DAYS = {"大前天": -3, "前天": -2, "昨": -1, "今": 0, "明": 1, "后天": 2, "大后天": 3}
+_WEEKS = {"上上": -14, "上": -7, "这": 0, "下": 7}
+
+
+def _chinese(phrase: str, at: datetime) -> Span | None:
+    try:
+        span = _chinese_span(phrase, at.date())
+    except (ValueError, OverflowError):  # the 31st of a month that has thirty days
+        return None
+    return (phrase, *span) if span else None
+
+
+def _chinese_span(phrase: str, day: date) -> tuple[date, date] | None:
+    if ago := re.fullmatch(rf"({_NUM}+)(天|个?星期|周|个月|年)前", phrase):
+        return _ago(day, _number(ago[1]), ago[2])
+    if week := re.fullmatch(r"(上上|上|这|下)?个?(?:周|星期|礼拜)([一二三四五六日天])?", phrase):
+        return _week(day, week[1], week[2])
+    for word, shift in sorted(_DAYS.items(), key=lambda item: -len(item[0])):
+        if phrase.startswith(word) and not phrase.startswith(("今年", "明年")):
+            moved = day + timedelta(days=shift)
+            return moved, moved
+    return _year_month_day(phrase, day)
+
+
+def _ago(day: date, count: int, unit: str) -> tuple[date, date]:
+    if unit == "天":
+        return _span(day - timedelta(days=count), "day")
+    if unit == "年":
+        return _span(day.replace(year=day.year - count, day=1), "year")
+    if unit == "个月":
+        months = day.year * 12 + day.month - 1 - count
+        return _span(date(months // 12, months % 12 + 1, 1), "month")
+    return _span(day - timedelta(weeks=count), "day")
+
+
+def _week(day: date, which: str | None, weekday: str | None) -> tuple[date, date]:
+    monday = day - timedelta(days=day.weekday()) + timedelta(days=_WEEKS[which or "这"])
+    if weekday is None:
+        return _span(monday, "week")
+    named = monday + timedelta(days="一二三四五六日".index(weekday.replace("天", "日")))
+    return _span(named, "day")
+
+
+def _year_month_day(phrase: str, day: date) -> tuple[date, date] | None:
+    year, month, number = day.year, None, None
+    if relative := re.match("|".join(_YEARS), phrase):
+        year += _YEARS[relative[0]]
+    elif absolute := re.match(r"(\d{4})年", phrase):
+        year = int(absolute[1])
+    if named := re.search(rf"(?<![0-9])({_NUM}{{1,3}})月", phrase):
+        month = _number(named[1])
+    elif relative_month := re.match("(上|这|下)个?月", phrase):
+        months = year * 12 + day.month - 1 + {"上": -1, "这": 0, "下": 1}[relative_month[1]]
+        year, month = months // 12, months % 12 + 1
+    if numbered := re.search(rf"月({_NUM}{{1,3}})[日号]", phrase):
+        number = _number(numbered[1])
+    if month is None:
+        return _span(date(year, 1, 1), "year")
+    return _span(date(year, month, number or 1), "day" if number else "month")
+
+
+def moment(value: datetime | date | str | None, name: str = "at") -> datetime:
+    """An aware datetime from what a caller gives; None is now, in the local zone.
+
+    A datetime without a zone and a bare date keep their wall clock and are taken as UTC, so no day
+    moves. Text is read as ISO 8601 first, then by dateparser ("8 May 2023, 13:56").
+    """
+    if value is None:
+        return datetime.now().astimezone()
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=timezone.utc)
+    parsed = _read_moment(value) if isinstance(value, str) else None
+    if parsed is None:
+        raise InvalidInput(f"{name}={value!r} is not a time: give a datetime or text such as '2026-06-01T09:30:00+02:00'")
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+
+
+def _read_moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        pass
+    import dateparser
+
+    settings: dict[str, Any] = {"RELATIVE_BASE": datetime.now(), "PREFER_DAY_OF_MONTH": "first"}
+    try:
+        return dateparser.parse(text, languages=["en", "zh"], settings=settings)  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
+        return None

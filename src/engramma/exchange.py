@@ -1,0 +1,102 @@
+"""Memories as JSON lines: out, and in again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engramma.commit import PutLink, PutNote
+from engramma.errors import InvalidInput
+from engramma.note import Link, Note, NoteId, Space
+from engramma.recall import Recall
+from engramma.store.base import Query, Store
+from engramma.store.rows import LINK_COLUMNS, NOTE_COLUMNS, link_json, note_row, row_link, row_note
+from engramma.words import pieces
+from engramma.write import make_commit, passage
+
+_FORMAT = 1
+_BATCH = 64
+Progress = Callable[[int, int], None]
+
+
+def export(store: Store, spaces: Sequence[Space], path: Path, progress: Progress | None = None) -> int:
+    """Write a header, every note of the spaces (deleted ones left out) and every link."""
+    notes = store.find(Query(spaces, states=("pending", "ready", "merged"))) if spaces else []
+    links = {link.ends: link for link in store.links([note.id for note in notes])}
+    lines = [json.dumps({"engramma": _FORMAT, "notes": len(notes), "links": len(links)})]
+    for done, note in enumerate(notes, 1):
+        lines.append(json.dumps({"note": note_row(note)}, ensure_ascii=False))
+        if progress:
+            progress(done, len(notes))
+    lines += [json.dumps({"link": link_json(link)}, ensure_ascii=False) for link in links.values()]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return len(notes)
+
+
+def load(
+    store: Store, recall: Recall, add_many: Callable[..., list[Note]], path: Path, progress: Progress | None = None
+) -> int:
+    """Take in a file; the number of notes that were not there before."""
+    before = sum(store.totals().notes.values())
+    rows = list(_lines(path))
+    notes = [row["note"] for row in rows if isinstance(row, dict) and "note" in row]
+    links = [row["link"] for row in rows if isinstance(row, dict) and "link" in row]
+    others = [row for row in rows if not isinstance(row, dict) or not {"note", "link", "engramma"} & set(row)]
+    _put_notes(store, recall, [_note(row) for row in notes], progress)
+    _put_links(store, [row_link({name: row[name] for name in LINK_COLUMNS}) for row in links])
+    if others:
+        add_many(others, progress=progress)
+    return sum(store.totals().notes.values()) - before
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{str(path)!r} is not UTF-8 text: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if not line.lstrip().startswith("{"):
+            yield line.strip()
+            continue
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InvalidInput(f"line {number} of {str(path)!r} is not valid JSON: {error}; nothing was loaded") from error
+
+
+def _note(row: Mapping[str, Any]) -> Note:
+    if missing := set(NOTE_COLUMNS) - set(row):
+        raise InvalidInput(f"a note in the file lacks {sorted(missing)[0]!r}: it was not written by engramma export")
+    return row_note({**row, "revision": 1})
+
+
+def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Progress | None) -> None:
+    for start in range(0, len(notes), _BATCH):
+        known = store.notes([note.id for note in notes[start : start + _BATCH]])
+        fresh = [note for note in notes[start : start + _BATCH] if note.id not in known]
+        cut = [pieces(passage(note)) for note in fresh]
+        vectors = recall.embed([piece for texts in cut for piece in texts], "passage")
+        parts = np.split(vectors, np.cumsum([len(texts) for texts in cut])[:-1]) if fresh else []
+        by_id: dict[NoteId, np.ndarray] = {note.id: part for note, part in zip(fresh, parts, strict=True)}
+        commits = [make_commit(note.space, [PutNote(note, "loaded")], "user", "load: 1 added") for note in fresh]
+        store.apply(commits, by_id)
+        if progress:
+            progress(min(start + _BATCH, len(notes)), len(notes))
+
+
+def _put_links(store: Store, links: Sequence[Link]) -> None:
+    for start in range(0, len(links), _BATCH):
+        some = links[start : start + _BATCH]
+        notes = store.notes([link.source for link in some] + [link.target for link in some])
+        there = {link.ends for note in notes.values() for link in note.links}
+        fresh = [link for link in some if link.ends not in there and {link.source, link.target} <= set(notes)]
+        by_space: dict[Space, list[PutLink]] = {}
+        for link in fresh:
+            by_space.setdefault(notes[link.source].space, []).append(PutLink(link, "loaded"))
+        store.apply([make_commit(space, puts, "user", f"load: {len(puts)} links") for space, puts in by_space.items()], {})

@@ -1,0 +1,430 @@
+"""``Memory``: everything engramma does, as verbs on one object.
+
+It composes the write path, recall and the store, and checks what comes in. Safe for threads; any
+number of processes may open the same file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from engramma import exchange, plan, reindexing, settings
+from engramma.analysts.base import Analyst
+from engramma.analysts.rules import RuleAnalyst, describe
+from engramma.commit import ArchiveNote, Change, Commit, DropLink, RemoveNote, inverse, summarise
+from engramma.dates import moment
+from engramma.draft import checked, checked_space, checked_update, fields_of, make_draft
+from engramma.errors import Conflict, EmbedderMismatch, EngrammaError, InvalidInput, StoreError, UnknownId
+from engramma.filters import Where, parse
+from engramma.models import resolve_embedder, resolve_llm
+from engramma.models.base import Embedder
+from engramma.note import CommitId, Link, Note, NoteId, Space, as_id
+from engramma.recall import Hits, Recall, Request
+from engramma.report import Check, Stats, stats_of
+from engramma.scoring import DEFAULT_CUT_OFF
+from engramma.store import Query, Revision, SqliteStore, Store
+from engramma.words import excerpt, pieces
+from engramma.write import ATTEMPTS, Progress, Writer, make_commit, passage
+
+Moment = datetime | str | int | None
+_AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
+
+
+class Memory:
+    """Long-term memory for agents. Make one with ``Memory.open``."""
+
+    def __init__(self, store: Store, *, embedder: Embedder, analyst: Analyst, space: Space = "default") -> None:
+        self._store, self._embedder, self._analyst = store, embedder, analyst
+        self.space = checked_space(space)
+        self._recall = Recall(store, lambda: self._embedder)
+        self._writer = Writer(store, self._recall, analyst)
+        self._uses: Counter[NoteId] = Counter()
+        self._uses_lock = Lock()
+
+    @classmethod
+    def open(
+        cls, path: str | Path | None = None, *, llm: Any = None, embedder: Any = None, space: Space | None = None,
+        analyst: Analyst | None = None, catch_up: bool = True,
+    ) -> Memory:  # fmt: skip
+        """Open a memory file, or create it; ":memory:" for one that lives as long as the object.
+
+        ``llm`` and ``embedder`` take a string ("ollama:qwen2.5:7b"), the URL of an OpenAI-compatible
+        server, an object of our protocols, or a LangChain object. What is not given comes from
+        ENGRAMMA_* variables, then engramma.toml. With a model, up to eight notes that wait to be
+        read are read now, unless ``catch_up`` is False.
+
+        Raises StoreError and its kinds for a file that cannot be used, EmbedderMismatch when the
+        file's vectors come from another embedder.
+        """
+        given = {"db": None if path is None else str(path), "llm": llm, "embedder": embedder, "space": space}
+        force = {name: setting.value for name, setting in settings.settings(given).items()}
+        model = resolve_llm(force["llm"])
+        store = open_store(str(force["db"]))
+        try:
+            chosen = _embedder_for(store, force["embedder"])
+            memory = cls(store, embedder=chosen, analyst=analyst or _analyst_for(model), space=force["space"])
+            if catch_up and memory._analyst.slow:
+                memory.catch_up(limit=_AT_OPEN)
+        except (EngrammaError, OSError):
+            store.close()
+            raise
+        return memory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Memory({self._store.path!r}, space={self.space!r}, embedder={self._embedder.name!r}, analyst={self._analyst.name!r})"
+
+    @property
+    def path(self) -> str:
+        """The file the memory lies in."""
+        return self._store.path
+
+    # -- write
+
+    def add(
+        self, content: str, *, speaker: str | None = None, session: str | None = None, at: datetime | str | None = None,
+        space: Space | None = None, tags: Sequence[str] = (), keywords: Sequence[str] = (), category: str | None = None,
+        importance: int | None = None, metadata: Mapping[str, Any] | None = None, key: str | None = None,
+        pinned: bool = False, expires_at: datetime | str | None = None,
+    ) -> Note:  # fmt: skip
+        """Remember a text; the note that holds it now.
+
+        ``at`` is when it was said (now, if not given). A second ``add`` with the same ``key`` gives
+        the first note. A text that its speaker has said before is kept, merged into the note that
+        says it already, and that note comes back. Raises EmptyText, InvalidInput, StoreError.
+        """
+        draft = make_draft(
+            content, self.space, speaker=speaker, session=session, at=at, space=space, tags=tags, keywords=keywords,
+            category=category, importance=importance, metadata=metadata, key=key, pinned=pinned, expires_at=expires_at,
+        )  # fmt: skip
+        return self.get(self._writer.add([draft])[0])
+
+    def add_many(self, items: Iterable[str | Mapping[str, Any] | Note], *, progress: Progress | None = None) -> list[Note]:
+        """Remember many texts in order: strings, dicts with the arguments of ``add``, or notes.
+
+        All are checked before the first is stored. ``progress`` is called with (done, total).
+        """
+        drafts = []
+        for number, item in enumerate(items):
+            fields = fields_of(item)
+            try:
+                drafts.append(make_draft(fields.pop("content", None), self.space, **fields))
+            except InvalidInput as error:
+                raise type(error)(f"item {number}: {error}") from error
+        ids = self._writer.add(drafts, progress)
+        notes = self._store.notes(ids)
+        return [notes[note_id] for note_id in ids]
+
+    def update(self, note: Note | str, **fields: Any) -> Note:
+        """Change a note by its author's hand; an unknown field is an error. A new content is read anew."""
+        checked_fields = checked_update(fields)
+        embeds = {"content", "speaker"} & set(checked_fields)
+
+        def changes(current: Note) -> Sequence[Change]:
+            after, reading = dict(checked_fields), None
+            if after.get("content", current.content) != current.content:
+                reading = describe(plan.draft_of(replace(current, **after)))
+                after["state"] = "pending"
+            return plan.plan_update(current, after, reading, f"updated {', '.join(sorted(fields))}")
+
+        def vectors(current: Note) -> dict[NoteId, Any]:
+            texts = pieces(passage(replace(current, **checked_fields))) if embeds else []
+            return {current.id: self._recall.embed(texts, "passage")} if texts else {}
+
+        current = self._change_note(as_id(note), changes, vectors)
+        if current.state == "pending":
+            self._writer.read([current.id])
+        return self.get(current.id)
+
+    def _change_note(
+        self, note_id: NoteId, changes: Callable[[Note], Sequence[Change]], vectors: Callable[[Note], dict[NoteId, Any]]
+    ) -> Note:
+        for attempt in range(ATTEMPTS):
+            current = self._in_sight(note_id)
+            planned = changes(current)
+            if not planned:
+                return current
+            reason = f'{planned[0].reason} "{excerpt(current.content, 40)}"'  # type: ignore[union-attr]
+            try:
+                self._store.apply([make_commit(current.space, planned, "user", reason)], vectors(current))
+                return self.get(note_id)
+            except Conflict:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def delete(self, note: Note | str) -> Commit:
+        """Archive a note: out of sight, its links dropped, its history kept. ``revert`` undoes it."""
+        current = self._in_sight(as_id(note))
+        others = self._store.notes([link.other(current.id) for link in current.links])
+        changes = plan.plan_archive(current, others, "deleted by hand")
+        return self._apply(current.space, changes, f'delete "{excerpt(current.content, 48)}"')
+
+    def purge(self, note: Note | str) -> Commit:
+        """Remove a note for good, with revisions, vectors and links. This cannot be reverted."""
+        current = self.get(note)
+        done = self._apply(current.space, [RemoveNote(current.id, "purged")], "purge: one note removed for good")
+        self._recall.forget()
+        return done
+
+    def delete_space(self, space: Space) -> Commit | None:
+        """Remove everything in a space for good; None when there was nothing."""
+        states = ("pending", "ready", "archived", "merged")
+        notes = self._store.find(Query([checked_space(space)], states=states))
+        if not notes:
+            return None
+        changes = [RemoveNote(note.id, "space deleted") for note in notes]
+        done = self._apply(space, changes, f"delete space: {len(notes)} notes removed for good")
+        self._recall.forget()
+        return done
+
+    def link(self, source: Note | str, target: Note | str, *, kind: str = "related", reason: str = "", strength: float = 0.8) -> Link:
+        """Link two notes of one space by hand. ``supersedes`` also takes the target out of search."""
+        shown = {note.id: note for note in (self._in_sight(as_id(source)), self._in_sight(as_id(target)))}
+        if not 0 <= strength <= 1 or not kind.strip():
+            raise InvalidInput(f"strength={strength!r} must be from 0 to 1, and kind={kind!r} a word")
+        link = Link(as_id(source), as_id(target), checked("kind", kind), checked("reason", reason), strength)
+        done = self._apply(shown[link.source].space, plan.plan_link(link, shown), f"link: {kind}")
+        return done.changes[0].link  # type: ignore[union-attr]
+
+    def unlink(self, source: Note | str, target: Note | str, *, kind: str | None = None) -> Commit:
+        """Drop the links between two notes, in either direction; of one kind, if given."""
+        first, second = self.get(source), self.get(target)
+        between = [link for link in first.links if link.other(first.id) == second.id and kind in (None, link.kind)]
+        if not between:
+            raise UnknownId(f"there is no link {'' if kind is None else repr(kind) + ' '}between {first.id!r} and {second.id!r}")
+        changes = plan.plan_unlink(between, {first.id: first, second.id: second}, "unlinked by hand")
+        return self._apply(first.space, changes, "unlink")
+
+    def revert(self, commit: Commit | str) -> Commit:
+        """Undo any commit, also out of order; reverting a revert works. Raises Conflict, naming what
+        a later commit changed, or what was removed for good; then nothing is changed."""
+        commit_id = CommitId(commit.id if isinstance(commit, Commit) else commit)
+        found = self._store.commit(commit_id)
+        if found is None:
+            raise UnknownId(f"there is no commit {commit_id!r}: engramma log shows them")
+        notes = self._store.notes(found.notes())
+        changes = self._with_dropped_links(inverse(found, notes), notes)
+        reason = f"revert {found.id}: {excerpt(found.reason, 60)}"
+        return self._apply(found.space, changes, reason, reverts=found.id)
+
+    def _with_dropped_links(self, changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> list[Change]:
+        """Reverting an addition archives a note; links that came later go with it."""
+        full: list[Change] = []
+        for change in changes:
+            if isinstance(change, ArchiveNote):
+                dropped = {step.source + step.target + step.kind for step in full if isinstance(step, DropLink)}
+                for link in notes[change.note].links:
+                    if link.source + link.target + link.kind not in dropped:
+                        full.append(DropLink(*link.ends, change.reason))
+            full.append(change)
+        return full
+
+    def merge(self, notes: Sequence[Note | str]) -> Commit:
+        """Fold notes of one space into the first: it stays current, the others are kept as merged."""
+        found = [self._in_sight(as_id(note)) for note in notes]
+        changes = plan.plan_merge(found, "merged by hand")
+        return self._apply(found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}")
+
+    def _apply(self, space: Space, changes: Sequence[Change], reason: str, reverts: CommitId | None = None) -> Commit:
+        return self._store.apply([make_commit(space, changes, "user", reason, reverts=reverts)], {})[0]
+
+    # -- read
+
+    def search(
+        self, query: str, *, k: int = 10, space: Space | list[Space] | None = None, where: Where | None = None,
+        since: datetime | str | None = None, until: datetime | str | None = None, as_of: Moment = None,
+        expand: bool = True, min_relevance: float | None = None, include: Iterable[str] = (),
+    ) -> Hits:  # fmt: skip
+        """The notes that bear on a question: up to ``k`` direct hits, then notes linked to them.
+
+        Nothing comes back below ``min_relevance`` (0 to 1; 0 switches the cut-off off). ``space`` is
+        one space or a list of them; ``since`` and ``until`` bound when it happened, ``as_of`` asks the
+        memory as it was. ``include`` takes "superseded", "archived", "merged", "expired".
+        """
+        if not isinstance(query, str):
+            raise InvalidInput(f"query={query!r} is not text")
+        request = Request(
+            checked("query", query), self._spaces(space), k, where, _bound("since", since), _bound("until", until),
+            self._seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
+        )  # fmt: skip
+        parse(where)
+        hits = self._recall.search(request)
+        if as_of is None:
+            with self._uses_lock:
+                self._uses.update(hit.note.id for hit in hits.direct)
+        return hits
+
+    def get(self, note: Note | str, *, as_of: Moment = None) -> Note:
+        """One note, deleted ones included (``state`` tells), now or as it was. Raises UnknownId."""
+        note_id = as_id(note)
+        found = self._store.notes([note_id], self._seq(as_of)).get(note_id)
+        if found is None:
+            then = "" if as_of is None else f" as of {as_of}"
+            raise UnknownId(f"there is no note {note_id!r}{then}")
+        return found
+
+    def list(
+        self, *, where: Where | None = None, limit: int | None = None, as_of: Moment = None, space: Space | list[Space] | None = None,
+        since: datetime | str | None = None, until: datetime | str | None = None, include: Iterable[str] = (),
+        newest_first: bool = False,
+    ) -> list[Note]:  # fmt: skip
+        """Notes in the order they were added, archived and merged ones only if included."""
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
+        states = ["pending", "ready", *(state for state in ("archived", "merged") if state in include)]
+        seq = self._seq(as_of)
+        query = Query(self._spaces(space), parse(where), _bound("since", since), _bound("until", until), states, seq, limit, newest_first)
+        found = self._store.find(query)
+        whole = self._store.notes([note.id for note in found], seq)
+        return [whole.get(note.id, note) for note in found]
+
+    def neighbours(self, note: Note | str, *, depth: int = 1) -> list[Note]:
+        """The notes reached along up to ``depth`` links from a note, nearest first."""
+        if depth < 1:
+            raise InvalidInput(f"depth={depth!r} must be at least 1")
+        start = self.get(note)
+        found: dict[NoteId, Note] = {start.id: start}
+        frontier = [start]
+        for _ in range(depth):
+            ids = [link.other(near.id) for near in frontier for link in sorted(near.links, key=lambda link: -link.strength)]
+            frontier = [n for n in self._store.notes([i for i in ids if i not in found]).values()]
+            found |= {n.id: n for n in frontier}
+        return list(found.values())[1:]
+
+    def history(self, note: Note | str) -> list[Revision]:
+        """Every revision of a note, oldest first, each with the commit that made it."""
+        note_id = as_id(note)
+        revisions = self._store.history(note_id)
+        if not revisions:
+            raise UnknownId(f"there is no note {note_id!r}")
+        return revisions
+
+    def log(self, *, limit: int | None = 20, space: Space | None = None, note: Note | str | None = None) -> list[Commit]:
+        """The commits of a space, newest first; those that touched one note, if given."""
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
+        note_id = None if note is None else self.get(note).id
+        where = None if note is not None else self._spaces(space)[0]
+        return self._store.log(limit, where, note_id)
+
+    def spaces(self) -> dict[Space, int]:
+        """Every space with the number of notes in sight."""
+        return self._store.spaces()
+
+    def stats(self, *, space: Space | None = None) -> Stats:
+        """Counts and costs, of one space or of the whole store."""
+        return stats_of(self._store, self._embedder.name, self._analyst.name, None if space is None else checked_space(space))
+
+    def check(self) -> Check:
+        """Look for damage: ``.ok``, and ``.problems`` with one sentence each."""
+        return Check(tuple(self._store.check()))
+
+    # -- upkeep of the store
+
+    def catch_up(self, *, limit: int | None = None, progress: Progress | None = None) -> int:
+        """Read the notes that wait; how many were read. The rest stays pending with its error."""
+        waiting = self._store.pending(None, 2**31 if limit is None else limit)
+        return self._writer.read(waiting, progress)
+
+    def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
+        """Embed every note anew, with another embedder if given; how many were. Resumable."""
+        chosen = self._embedder if embedder is None else resolve_embedder(embedder)
+        done = reindexing.reindex(self._store, chosen, progress)
+        self._embedder = chosen
+        self._recall.forget()
+        return done
+
+    def export(self, path: str | Path, *, space: Space | list[Space] | None = None, progress: Progress | None = None) -> int:
+        """Write notes and links as JSON lines; how many notes. ``space``: all spaces if not given."""
+        spaces = list(self.spaces()) if space is None else self._spaces(space)
+        return exchange.export(self._store, spaces, Path(path), progress)
+
+    def load(self, path: str | Path, *, progress: Progress | None = None) -> int:
+        """Take in a file of JSON lines or plain text lines; how many notes are new.
+
+        Lines that ``export`` wrote come back with ids, links and descriptions; other JSON objects
+        take the arguments of ``add``; any other line is a text to remember.
+        """
+        return exchange.load(self._store, self._recall, self.add_many, Path(path), progress)
+
+    def close(self) -> None:
+        """Write what is counted and let go of the file. Closing twice is fine."""
+        with self._uses_lock:
+            uses, self._uses = self._uses, Counter()
+        if uses:
+            with suppress(StoreError):  # use counts are not worth failing to close
+                self._store.use(uses, datetime.now(timezone.utc))
+        self._store.close()
+
+    def _in_sight(self, note_id: NoteId) -> Note:
+        note = self.get(note_id)
+        if note.state == "archived":
+            raise UnknownId(f"note {note_id!r} was deleted: revert its deletion first (engramma log {note_id})")
+        return note
+
+    def _spaces(self, space: Space | list[Space] | None) -> tuple[Space, ...]:
+        if space is None:
+            return (self.space,)
+        wanted = space if isinstance(space, list) else [space]
+        if not wanted:
+            raise InvalidInput("space=[] names no space")
+        return tuple(dict.fromkeys(checked_space(one) for one in wanted))
+
+    def _seq(self, as_of: Moment) -> int | None:
+        """The commit that ``as_of`` means: a moment, a commit's id or its sequence number."""
+        if as_of is None or isinstance(as_of, int):
+            return as_of
+        if isinstance(as_of, str) and (commit := self._store.commit(CommitId(as_of))) is not None:
+            return commit.seq
+        return self._store.seq_at(moment(as_of, "as_of"))
+
+
+def _bound(name: str, value: datetime | str | None) -> datetime | None:
+    return None if value is None else moment(value, name)
+
+
+def open_store(path: str) -> Store:
+    """The store that a path or URL means."""
+    if path.startswith(("postgresql://", "postgres://")):
+        raise InvalidInput(f"{path!r}: this version keeps memories in SQLite files only; give a file path")
+    return SqliteStore(path if path == ":memory:" else str(Path(path).expanduser()))
+
+
+def _analyst_for(model: Any) -> Analyst:
+    if model is None:
+        return RuleAnalyst()
+    from engramma.analysts.llm import LLMAnalyst
+
+    return LLMAnalyst(model)
+
+
+def _embedder_for(store: Store, wanted: Any) -> Embedder:
+    """The embedder to use: the one asked for, else the one the file was made with, else the default."""
+    kept = store.meta("embedder")
+    if wanted is None and kept is not None:
+        with suppress(InvalidInput):
+            return resolve_embedder(kept)
+    embedder = resolve_embedder(wanted)
+    if kept is None:
+        store.set_meta({"embedder": embedder.name, "dimensions": str(embedder.dimensions), "model": "1"})
+    elif kept != embedder.name or store.meta("dimensions") != str(embedder.dimensions):
+        raise EmbedderMismatch(
+            f"{store.path!r} holds vectors of {kept} ({store.meta('dimensions')} dimensions), but the embedder is "
+            f"{embedder.name} ({embedder.dimensions} dimensions): open it with {kept}, or embed all notes anew with "
+            f"'engramma reindex --embedder {embedder.name}'"
+        )
+    return embedder

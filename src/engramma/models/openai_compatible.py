@@ -1,0 +1,101 @@
+"""Any server that speaks OpenAI's HTTP API: OpenAI, Ollama's /v1, vLLM, llama.cpp.
+
+The client is the ``openai`` package's own: it retries 429, 5xx, time-outs and refused connections
+with growing pauses, up to ``RETRIES`` times. We only turn its errors into ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engramma.errors import ModelError, ModelTimeout, ModelUnavailable
+from engramma.models.base import Completion, EmbeddingKind, Message
+
+RETRIES = 3
+TIMEOUT_SECONDS = 60.0
+_KNOWN_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536,
+                     "nomic-embed-text": 768, "bge-m3": 1024, "mxbai-embed-large": 1024}  # fmt: skip
+
+
+class _Server:
+    def __init__(self, name: str, model: str, base_url: str | None, api_key: str | None, retries: int, timeout: float) -> None:
+        self.name, self.model = name, model
+        self._settings: dict[str, Any] = {"base_url": base_url, "max_retries": retries, "timeout": timeout}
+        self._settings["api_key"] = api_key
+
+    @cached_property
+    def _client(self) -> Any:
+        import openai
+
+        try:
+            return openai.OpenAI(**self._settings)
+        except openai.OpenAIError as error:  # no key given and none in OPENAI_API_KEY
+            raise ModelUnavailable(f"{self.name}: {error}") from error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        import openai
+
+        try:
+            yield
+        except openai.APITimeoutError as error:
+            raise ModelTimeout(f"{self.name} did not answer within {self._settings['timeout']:.0f} s, also after retries") from error
+        except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
+            raise ModelUnavailable(f"{self.name} cannot be used now ({error}); is the server running?") from error
+        except openai.APIError as error:
+            raise ModelError(f"{self.name} refused the request: {error}") from error
+
+
+class OpenAIChat(_Server):
+    """A chat model behind /v1/chat/completions."""
+
+    def __init__(self, model: str, *, name: str | None = None, base_url: str | None = None, api_key: str | None = None,
+                 retries: int = RETRIES, timeout: float = TIMEOUT_SECONDS) -> None:  # fmt: skip
+        super().__init__(name or f"openai:{model}", model, base_url, api_key, retries, timeout)
+        self._takes_schema = True
+
+    def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
+        """One answer; where the server cannot hold the reply to a schema, it is asked without one."""
+        import openai
+
+        with self._translated():
+            if schema is not None and self._takes_schema:
+                try:
+                    return self._ask(messages, response_format=_response_format(schema))
+                except (openai.BadRequestError, openai.UnprocessableEntityError):
+                    self._takes_schema = False
+            return self._ask(messages)
+
+    def _ask(self, messages: Sequence[Message], **more: Any) -> Completion:
+        reply = self._client.chat.completions.create(model=self.model, messages=list(messages), temperature=0, **more)
+        text = (reply.choices[0].message.content or "") if getattr(reply, "choices", None) else ""
+        usage = getattr(reply, "usage", None)
+        return Completion(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
+
+
+def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": schema.get("title", "reply"), "schema": schema}}
+
+
+class OpenAIEmbedder(_Server):
+    """An embedding model behind /v1/embeddings; asks once for the dimensions if they are not known."""
+
+    def __init__(self, model: str, *, name: str | None = None, base_url: str | None = None, api_key: str | None = None,
+                 retries: int = RETRIES, timeout: float = TIMEOUT_SECONDS) -> None:  # fmt: skip
+        super().__init__(name or f"openai:{model}", model, base_url, api_key, retries, timeout)
+
+    @cached_property
+    def dimensions(self) -> int:
+        """Length of the model's vectors."""
+        known = _KNOWN_DIMENSIONS.get(self.model)
+        return known if known else len(self.embed(["dimensions"], kind="query")[0])
+
+    def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray:
+        with self._translated():
+            reply = self._client.embeddings.create(model=self.model, input=list(texts), encoding_format="float")
+        return np.asarray([item.embedding for item in sorted(reply.data, key=lambda item: item.index)], np.float32)

@@ -1,0 +1,237 @@
+"""From a draft and its reading to a commit's changes. Pure: nothing here reads or writes a store.
+
+Each revision names the revision that it was decided on, so that a note which changed meanwhile is
+planned again and never overwritten blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from engramma.commit import ArchiveNote, Change, DropLink, PutLink, PutNote, ReviseNote
+from engramma.errors import InvalidInput
+from engramma.note import Draft, Link, LinkProposal, NeighbourChange, Note, NoteId, Reading, State, unique
+
+
+def new_note(note_id: NoteId, draft: Draft, reading: Reading, state: State, now: datetime) -> Note:
+    """The note of a draft, described by a reading. What the author gave comes first and stays."""
+    given = {
+        name: value
+        for name in ("keywords", "tags", "category", "importance")
+        if (value := getattr(draft, name)) not in (None, ())
+    }
+    return Note(
+        id=note_id, space=draft.space, content=draft.content, at=draft.at, created_at=now,
+        session=draft.session, speaker=draft.speaker, state=state, pinned=draft.pinned, expires_at=draft.expires_at,
+        metadata=dict(draft.metadata), key=draft.key,
+        given={name: list(value) if isinstance(value, tuple) else value for name, value in given.items()},
+        **described(given, reading),
+    )  # fmt: skip
+
+
+def described(given: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The descriptive fields of a note: the author's own, then the reading's."""
+    return {
+        "keywords": unique(tuple(given.get("keywords", ())), reading.keywords),
+        "tags": unique(tuple(given.get("tags", ())), reading.tags),
+        "context": reading.context,
+        "category": given.get("category") or reading.category,
+        "importance": given.get("importance") or reading.importance or 3,
+        "dates": reading.dates,
+    }
+
+
+def draft_of(note: Note) -> Draft:
+    """The draft that a note was made from, for reading it again."""
+    given = note.given
+    return Draft(
+        content=note.content, at=note.at, space=note.space, speaker=note.speaker, session=note.session,
+        tags=tuple(given.get("tags", ())), keywords=tuple(given.get("keywords", ())), category=given.get("category"),
+        importance=given.get("importance"), pinned=note.pinned, expires_at=note.expires_at, metadata=note.metadata,
+        key=note.key,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Revision:
+    after: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+def plan_add(note: Note, reading: Reading, shown: Mapping[NoteId, Note], previous: NoteId | None) -> tuple[Change, ...]:
+    """All that a new note, read together with its neighbours, changes."""
+    links, revisions = _consequences(note, reading, shown)
+    note = replace(note, state="merged") if _merges(reading, shown) else note
+    note = replace(note, **revisions.pop(note.id, _Revision()).after)
+    follows = [] if previous is None else [PutLink(follow(note.id, previous))]
+    return (PutNote(note, "added"), *follows, *links, *_revised(revisions, shown))
+
+
+def plan_reading(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> tuple[Change, ...]:
+    """All that reading a stored note changes: the note itself, its links, its neighbours."""
+    links, revisions = _consequences(note, reading, shown)
+    own = revisions.pop(note.id, _Revision())
+    state: State = "merged" if _merges(reading, shown) else "ready"
+    after = described(note.given, reading) | own.after | {"state": state, "error": None}
+    changed = {name: value for name, value in after.items() if getattr(note, name) != value}
+    read = [ReviseNote(note.id, note.revision, changed, "read")] if changed else []
+    return (*read, *links, *_revised(revisions, shown))
+
+
+def follow(note: NoteId, previous: NoteId) -> Link:
+    """The link from a turn to the one before it."""
+    return Link(note, previous, "follows", "next in the session", 1.0)
+
+
+def _merges(reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
+    return reading.duplicate_of is not None and reading.duplicate_of in shown
+
+
+def _consequences(
+    note: Note, reading: Reading, shown: Mapping[NoteId, Note]
+) -> tuple[list[Change], dict[NoteId, _Revision]]:
+    """Link changes, and revisions by note, of one reading."""
+    proposals = [link for link in reading.links if link.target in shown]
+    changes = [change for change in reading.changes if change.note in shown]
+    if _merges(reading, shown):  # a restatement gets one link, to the note that stays current
+        proposals = [link for link in proposals if link.target == reading.duplicate_of and link.kind == "same_as"]
+        changes = [change for change in changes if change.note == reading.duplicate_of]
+    revisions: dict[NoteId, _Revision] = {}
+    links: list[Change] = []
+    for proposal in proposals:
+        link = _link(note.id, proposal)
+        links.append(PutLink(link))
+        if link.kind == "supersedes":
+            _end_validity(link, note, shown, revisions, proposal.reason)
+    for change in changes:
+        links += _link_changes(shown[change.note], change)
+        _evolve(shown[change.note], change, revisions)
+    return links, revisions
+
+
+def _link(note: NoteId, proposal: LinkProposal) -> Link:
+    ends = (proposal.target, note) if proposal.inward else (note, proposal.target)
+    return Link(*ends, proposal.kind, proposal.reason, min(1.0, max(0.0, proposal.strength)))
+
+
+def _end_validity(
+    link: Link, note: Note, shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision], reason: str
+) -> None:
+    notes = {**shown, note.id: note}
+    newer, older = notes[link.source], notes[link.target]
+    revision = revisions.setdefault(older.id, _Revision())
+    revision.after["valid_until"] = max(newer.at, older.at)
+    revision.reasons.append(reason)
+
+
+def _link_changes(note: Note, change: NeighbourChange) -> list[Change]:
+    changes: list[Change] = []
+    for link in note.links:
+        other = link.other(note.id)
+        if other in change.prune and link.kind != "follows":
+            changes.append(DropLink(*link.ends, change.reason))
+        elif other in change.strengthen and link.kind != "follows":
+            strength = round(min(1.0, max(0.0, link.strength + change.strengthen[other])), 3)
+            changes.append(PutLink(replace(link, strength=strength), change.reason))
+    return changes
+
+
+def _evolve(note: Note, change: NeighbourChange, revisions: dict[NoteId, _Revision]) -> None:
+    kept = tuple(tag for tag in note.tags if tag not in change.drop_tags or tag in note.given.get("tags", ()))
+    wanted = {
+        "context": note.context if change.context is None else change.context,
+        "keywords": unique(note.keywords, change.add_keywords),
+        "tags": unique(kept, change.add_tags),
+    }
+    after = {name: value for name, value in wanted.items() if getattr(note, name) != value}
+    if after:
+        revision = revisions.setdefault(note.id, _Revision())
+        revision.after |= after
+        revision.reasons.append(change.reason)
+
+
+def _revised(revisions: Mapping[NoteId, _Revision], shown: Mapping[NoteId, Note]) -> list[Change]:
+    return [
+        ReviseNote(note_id, shown[note_id].revision, revision.after, "; ".join(dict.fromkeys(revision.reasons)))
+        for note_id, revision in revisions.items()
+    ]
+
+
+def plan_archive(note: Note, others: Mapping[NoteId, Note], reason: str) -> tuple[Change, ...]:
+    """A note leaves sight: its links go, the notes before and after it in the session are joined,
+    and what it had superseded holds again."""
+    changes: list[Change] = [DropLink(*link.ends, reason) for link in note.links]
+    changes += [ArchiveNote(note.id, note.revision, reason), *_rejoined(note.links, note.id)]
+    for link in note.links:
+        older = others.get(link.target)
+        if link.kind == "supersedes" and link.source == note.id and older is not None and older.valid_until is not None:
+            changes.append(ReviseNote(older.id, older.revision, {"valid_until": None}, reason))
+    return tuple(changes)
+
+
+def _rejoined(links: Iterable[Link], gone: NoteId) -> list[Change]:
+    previous = next((link.target for link in links if link.kind == "follows" and link.source == gone), None)
+    following = next((link.source for link in links if link.kind == "follows" and link.target == gone), None)
+    return [PutLink(follow(following, previous))] if previous and following else []
+
+
+def plan_update(note: Note, after: Mapping[str, Any], reading: Reading | None, reason: str) -> tuple[Change, ...]:
+    """The author changes a note: what is given is set as given; a new content is described anew."""
+    given = dict(note.given)
+    for name in ("keywords", "tags", "category", "importance"):
+        if name in after:
+            given[name] = list(after[name]) if isinstance(after[name], tuple) else after[name]
+    wanted: dict[str, Any] = dict(after)
+    if reading is not None:
+        wanted = described(given, reading) | wanted
+    if given != dict(note.given):
+        wanted["given"] = given
+    changed = {name: value for name, value in wanted.items() if getattr(note, name) != value}
+    return (ReviseNote(note.id, note.revision, changed, reason),) if changed else ()
+
+
+def plan_link(link: Link, shown: Mapping[NoteId, Note]) -> tuple[Change, ...]:
+    """A link made by hand; ``supersedes`` also ends the older note's validity."""
+    if link.kind != "supersedes":
+        return (PutLink(link, link.reason),)
+    revisions: dict[NoteId, _Revision] = {}
+    _end_validity(link, shown[link.source], shown, revisions, link.reason or "superseded by hand")
+    return (PutLink(link, link.reason), *_revised(revisions, shown))
+
+
+def plan_unlink(links: Sequence[Link], shown: Mapping[NoteId, Note], reason: str) -> tuple[Change, ...]:
+    """Links removed by hand; what a removed ``supersedes`` had ended holds again."""
+    changes: list[Change] = [DropLink(*link.ends, reason) for link in links]
+    for link in links:
+        older = shown[link.target]
+        if link.kind == "supersedes" and older.valid_until is not None:
+            changes.append(ReviseNote(older.id, older.revision, {"valid_until": None}, reason))
+    return tuple(changes)
+
+
+def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
+    """Fold notes into the first: it takes on their keywords, tags and dates, and their links."""
+    first, *rest = notes
+    if not rest or len({note.id for note in notes}) < len(notes) or len({str(note.space) for note in notes}) > 1:
+        raise InvalidInput("merge takes two or more different notes of one space")
+    ids = {note.id for note in notes}
+    wanted = {
+        "keywords": unique(*(note.keywords for note in notes)),
+        "tags": unique(*(note.tags for note in notes)),
+        "dates": tuple(dict.fromkeys(said for note in notes for said in note.dates)),
+        "importance": max(note.importance for note in notes),
+    }
+    after = {name: value for name, value in wanted.items() if getattr(first, name) != value}
+    changes: list[Change] = [ReviseNote(first.id, first.revision, after, reason)] if after else []
+    taken = {link.ends for link in first.links}
+    for note in rest:
+        changes += [ReviseNote(note.id, note.revision, {"state": "merged"}, reason), PutLink(Link(note.id, first.id, "same_as", reason, 1.0))]
+        for link in note.links:
+            moved = replace(link, **{"source" if link.source == note.id else "target": first.id})
+            if link.kind != "follows" and link.other(note.id) not in ids and moved.ends not in taken:
+                taken.add(moved.ends)
+                changes.append(PutLink(moved, reason))
+    return tuple(changes)

@@ -1,0 +1,216 @@
+"""The recall path: a question against the spaces it may see.
+
+    query → candidates (dense ∪ lexical) → score → cut-off → expand (links, session) → hits
+
+Scoring is in ``scoring``, expansion in ``expand``; here they are put together with the store, its
+indexes and the embedder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from engramma import background as backgrounds
+from engramma.background import Background
+from engramma.context import CountTokens, context, estimate_tokens
+from engramma.errors import InvalidInput
+from engramma.expand import linked_hits, reach
+from engramma.filters import Where, parse
+from engramma.models.base import Embedder, EmbeddingKind, embedded
+from engramma.note import Hit, Link, Neighbour, Note, NoteId, Space, Why
+from engramma.scoring import (
+    DEFAULT_CUT_OFF,
+    Near,
+    Pick,
+    Question,
+    Scores,
+    as_neighbours,
+    choose,
+    near_copies,
+    neighbours,
+    question,
+    score,
+    visible,
+    why,
+)
+from engramma.store.base import Query, Store
+from engramma.store.index import Indexes, SpaceIndex
+from engramma.store.rows import space_key
+from engramma.words import excerpt
+
+INCLUDABLE = ("superseded", "archived", "merged", "expired")
+QUERY_CHARACTERS = 2000
+LINKED_FOR_EACH = 2
+
+
+class Hits(list[Hit]):
+    """The hits of one search in order: direct ones by relevance, then linked ones. A list.
+
+    ``declined`` says why nothing came back, "" where something did.
+    """
+
+    declined: str = ""
+
+    def context(self, max_tokens: int = 800, count: CountTokens = estimate_tokens) -> str:
+        """The hits as a fenced block for a prompt, at most ``max_tokens`` tokens by ``count``."""
+        if max_tokens < 0:
+            raise InvalidInput(f"max_tokens={max_tokens!r} must not be negative")
+        return context(self, max_tokens, count)
+
+    @property
+    def direct(self) -> list[Hit]:
+        """The hits that the question itself found."""
+        return [hit for hit in self if hit.why.direct]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A checked search."""
+
+    text: str
+    spaces: tuple[Space, ...]
+    k: int = 10
+    where: Where | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    as_of: int | None = None
+    expand: bool = True
+    min_relevance: float = DEFAULT_CUT_OFF
+    include: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise InvalidInput(f"k={self.k!r} must be a whole number of at least 1")
+        if not 0 <= self.min_relevance <= 1:
+            raise InvalidInput(f"min_relevance={self.min_relevance!r} must be from 0 to 1")
+        if unknown := set(self.include) - set(INCLUDABLE):
+            raise InvalidInput(f"include holds {sorted(unknown)[0]!r}: it takes {', '.join(INCLUDABLE)}")
+
+
+@dataclass(slots=True)
+class _Found:
+    """One direct candidate, with what is needed to show its evidence."""
+
+    pick: Pick
+    index: SpaceIndex
+    scores: Scores
+
+
+class Recall:
+    """Search over a store. Safe for threads."""
+
+    def __init__(self, store: Store, embedder: Callable[[], Embedder]) -> None:
+        self._store, self._embedder = store, embedder
+        self._indexes: Indexes | None = None
+        self._background: Background | None = None
+
+    @property
+    def indexes(self) -> Indexes:
+        """The indexes, made for the embedder's dimensions on first use."""
+        if self._indexes is None:
+            self._indexes = Indexes(self._store, self._embedder().dimensions)
+        return self._indexes
+
+    def forget(self) -> None:
+        """Drop indexes and background, after the embedder changed."""
+        self._indexes, self._background = None, None
+
+    def background(self) -> Background:
+        """The embedder's background, kept with the store."""
+        if self._background is None:
+            embedder = self._embedder()
+            key = f"background:{embedder.name}"
+            if (kept := self._store.meta(key)) is None:
+                self._background = backgrounds.measure(embedder)
+                self._store.set_meta({key: self._background.dump()})
+            else:
+                self._background = backgrounds.load(kept, embedder.dimensions)
+        return self._background
+
+    def embed(self, texts: Sequence[str], kind: EmbeddingKind) -> np.ndarray:
+        """Unit vectors of texts, float32 (n, d)."""
+        return embedded(self._embedder(), texts, kind)
+
+    def search(self, request: Request) -> Hits:
+        """The hits of a search, with links and vectors of their notes."""
+        text = request.text[:QUERY_CHARACTERS]
+        if not text.strip():
+            raise InvalidInput(f"query={request.text[:80]!r} asks nothing: give some words")
+        vector = self.embed([text], "query")[0]
+        return self.search_with(request, vector)
+
+    def search_with(self, request: Request, vector: np.ndarray) -> Hits:
+        """The same for a question that is embedded already: unit float32 (d,)."""
+        asked = question(request.text[:QUERY_CHARACTERS], vector)
+        with self.indexes.lock:
+            found = [candidate for space in request.spaces for candidate in self._candidates(request, space, asked)]
+            found = sorted(found, key=lambda candidate: -candidate.pick.score)[: request.k]
+            ids = [candidate.index.ids[candidate.pick.row] for candidate in found]
+            notes = self._store.notes(ids, request.as_of)
+            hits = Hits(_hit(candidate, asked, notes) for candidate in found if candidate.index.ids[candidate.pick.row] in notes)
+            if request.expand and hits:
+                hits.extend(self._linked(request, hits))
+        if not hits:
+            hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
+        return hits
+
+    def _candidates(self, request: Request, space: Space, asked: Question) -> list[_Found]:
+        index = self.indexes.of(space, request.as_of)
+        if len(index) == 0:
+            return []
+        background = self.background()
+        scores = score(index, asked, background)
+        allowed = self._allowed(request, space, index)
+        picks = choose(index, scores, allowed, request.k, request.min_relevance, near_copies(index, background))
+        return [_Found(pick, index, scores) for pick in picks]
+
+    def _allowed(self, request: Request, space: Space, index: SpaceIndex) -> np.ndarray:
+        mask = visible(index, time.time(), request.include)
+        if request.where is None and request.since is None and request.until is None:
+            return mask
+        states = ("pending", "ready", "archived", "merged")
+        query = Query([space], parse(request.where), request.since, request.until, states, request.as_of)
+        rows = [index.row_of[note] for note in self._store.matching(query) if note in index.row_of]
+        wanted = np.zeros(len(index), bool)
+        wanted[rows] = True
+        return np.asarray(mask & wanted)
+
+    def _linked(self, request: Request, hits: Sequence[Hit]) -> list[Hit]:
+        masks = {space_key(space): (index := self.indexes.of(space, request.as_of), self._allowed(request, space, index))
+                 for space in request.spaces}  # fmt: skip
+
+        def shown(note: NoteId) -> bool:
+            return any(mask[index.row_of[note]] for index, mask in masks.values() if note in index.row_of)
+
+        def links_of(_: Iterable[NoteId]) -> Sequence[Link]:
+            return [link for hit in hits for link in hit.note.links]
+
+        reached = reach(hits, links_of, shown, max(request.k, LINKED_FOR_EACH * len(hits)))
+        return linked_hits(reached, self._store.notes([step.note for step in reached], request.as_of))
+
+    def nearest(
+        self, space: Space, text: str, vector: np.ndarray, k: int, leave_out: frozenset[NoteId] = frozenset()
+    ) -> tuple[Neighbour, ...]:
+        """The notes nearest a draft, for its analyst: hybrid, in the draft's own space."""
+        with self.indexes.lock:
+            near: list[Near] = []
+            index = self.indexes.of(space)
+            if len(index):
+                asked = question(text[:QUERY_CHARACTERS], vector, passage=True)
+                near = neighbours(index, asked, self.background(), k, leave_out)
+        return as_neighbours(near, self._store.notes([found.note for found in near]))
+
+
+def _hit(found: _Found, asked: Question, notes: dict[NoteId, Note]) -> Hit:
+    note = notes[found.index.ids[found.pick.row]]
+    copies = [found.index.ids[row] for row in found.pick.copies]
+    evidence: Why = why(found.scores, found.pick.row, asked, note, copies)
+    disputed = [link for link in note.links if link.kind == "contradicts"]
+    if disputed:
+        evidence = replace(evidence, remarks=("disputed by another note",))
+    return Hit(note, round(found.pick.score, 4), evidence)

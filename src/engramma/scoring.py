@@ -1,0 +1,256 @@
+"""One score for every note of a space, against a question or a draft. Pure functions over arrays.
+
+What a note's own words and meaning say is *evidence*, in units of the
+embedder's spread over unrelated texts. A note also gets a share of the evidence of the turns around
+it in its session. The sum, through a logistic, is the relevance from 0 to 1 that a hit shows.
+No model is called here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engramma.background import Background
+from engramma.note import Neighbour, Note, NoteId, Why
+from engramma.store.index import ARCHIVED, K1, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
+from engramma.words import is_stop, term_of, terms, tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How evidence adds up. Chosen by hand on LoCoMo's five development conversations."""
+
+    words: float = 18.0
+    """Weight of the answered share of the question's word weight, against one spread of cosine."""
+    near: float = 0.35
+    """Share of the evidence above ``floor`` that the turns before and after pass on."""
+    far: float = 0.18
+    """The same for the turns two away."""
+    floor: float = 3.0
+    """Evidence below this is noise and is not passed on."""
+    speaker: float = 1.2
+    """For notes of a speaker whom the question names, where there is other evidence."""
+    length: float = 0.8
+    """For longer notes, per unit of ln(1 + terms)."""
+    question: float = 0.6
+    """Against notes that are questions themselves."""
+    middle: float = 4.2
+    """The sum at which relevance is one half."""
+    slope: float = 1.1
+    """Sum per unit of the logistic."""
+
+
+WEIGHTS = Weights()
+DEFAULT_CUT_OFF = 0.5
+_COPY_COSINE = 0.5  # of the way from unrelated to identical, for notes that also share their words
+_COPY_WORDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question ready for scoring."""
+
+    text: str
+    vector: np.ndarray
+    words: Mapping[str, float]
+    names: frozenset[str] = frozenset()
+    passage: bool = False
+
+
+def question(text: str, vector: np.ndarray, *, passage: bool = False) -> Question:
+    """Read a question: its terms, and the words that may be a speaker's name."""
+    counts = {term: 1.0 for term in terms(text)}
+    return Question(text, vector, counts, frozenset(tokens(text)) if not passage else frozenset(), passage)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Per note of an index, float32 (n,): ``dense`` and ``lexical`` evidence, the turns' share, the sum."""
+
+    dense: np.ndarray
+    lexical: np.ndarray
+    session: np.ndarray
+    total: np.ndarray
+    likeness: np.ndarray
+
+    def relevance(self, row: int) -> float:
+        """The calibrated relevance of one note, 0 to 1."""
+        return relevance(float(self.total[row]))
+
+
+def relevance(total: float) -> float:
+    """Logistic of summed evidence."""
+    return float(1 / (1 + np.exp(-np.clip((total - WEIGHTS.middle) / WEIGHTS.slope, -30, 30))))
+
+
+def total_at(wanted: float) -> float:
+    """The inverse of ``relevance``: the sum that a cut-off asks for."""
+    if wanted <= 0:
+        return -np.inf
+    return np.inf if wanted >= 1 else WEIGHTS.middle + WEIGHTS.slope * float(np.log(wanted / (1 - wanted)))
+
+
+def score(index: SpaceIndex, asked: Question, background: Background, weights: Weights = WEIGHTS) -> Scores:
+    """Score every note of an index."""
+    cosines = index.cosines(asked.vector)
+    zero, language = background.zero(asked.vector), index.language.view
+    dense = (cosines - zero[language]) / background.spreads[language]
+    likeness = np.clip((cosines - zero[language]) / np.maximum(1 - zero[language], 1e-6), 0, 1)
+    lexical = _lexical(index, asked.words)
+    own = dense + weights.words * lexical
+    session = np.zeros_like(own) if asked.passage else _session_share(index, own, weights)
+    total = own + session + _shape(index, asked, own, weights)
+    return Scores(dense, lexical, session, total, likeness)
+
+
+def _lexical(index: SpaceIndex, words: Mapping[str, float]) -> np.ndarray:
+    """BM25 as a share of the most that any note could have: 0 to 1."""
+    most = sum(weight * index.idf(term) for term, weight in words.items()) * (K1 + 1)
+    return index.bm25(dict(words)) / np.float32(max(most, 1e-6))
+
+
+def _session_share(index: SpaceIndex, own: np.ndarray, weights: Weights) -> np.ndarray:
+    strong = np.maximum(own - weights.floor, 0).astype(np.float32)
+    before, after = index.before.view, index.after.view
+    near = [index.shifted(strong, before), index.shifted(strong, after)]
+    far = index.shifted(near[0], before) + index.shifted(near[1], after)
+    return np.asarray(weights.near * (near[0] + near[1]) + weights.far * far, np.float32)
+
+
+def _shape(index: SpaceIndex, asked: Question, own: np.ndarray, weights: Weights) -> np.ndarray:
+    """What a note's form adds: length, being a question, being said by somebody the question names."""
+    lengths = index.lengths.view[index.slot.view]
+    shape = weights.length * (np.log1p(lengths) - 2.3) - weights.question * index.asks.view
+    shape = np.clip(shape, -1, 1) * np.clip((own - 2) / 2, 0, 1)  # form is no evidence by itself
+    named = [code for name, code in index.speakers.items() if asked.names & set(tokens(name))]
+    if named:
+        shape = shape + weights.speaker * (np.isin(index.speaker.view, named) & (own > weights.floor))
+    return np.asarray(shape, np.float32)
+
+
+@dataclass(slots=True)
+class Pick:
+    """A chosen row, its relevance, and the near copies it stands for."""
+
+    row: int
+    score: float
+    copies: list[int] = field(default_factory=list)
+
+
+def visible(index: SpaceIndex, now: float, include: Iterable[str] = ()) -> np.ndarray:
+    """Which rows may come back: bool (n,). Superseded, archived and expired ones only if included."""
+    shown = [VISIBLE]
+    for word, status in (("superseded", SUPERSEDED), ("archived", ARCHIVED), ("merged", MERGED)):
+        shown += [status] if word in include else []
+    mask = np.isin(index.status.view, shown)
+    return mask if "expired" in include else mask & (index.expires.view > now)
+
+
+def choose(
+    index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, same: Callable[[int, int], bool]
+) -> list[Pick]:
+    """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
+    bar = total_at(cut_off)
+    rows = np.flatnonzero(allowed & (scores.total >= bar))
+    order = rows[np.argsort(-scores.total[rows], kind="stable")]
+    picks: list[Pick] = []
+    copies: list[int] = []
+    for row in map(int, order[: max(8 * k, 50)]):
+        if len(picks) == k:
+            break
+        twin = next((pick for pick in picks if same(pick.row, row)), None)
+        if twin is None:
+            picks.append(Pick(row, scores.relevance(row)))
+        else:
+            twin.copies.append(row)
+            copies.append(row)
+    if cut_off <= 0 and len(picks) < k:
+        rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
+        picks += [Pick(row, scores.relevance(row)) for row in rest[: k - len(picks)]]
+        picks.sort(key=lambda pick: -pick.score)
+    return picks
+
+
+def near_copies(index: SpaceIndex, background: Background) -> Callable[[int, int], bool]:
+    """A test whether two rows say the same thing: near in meaning, and sharing their words."""
+
+    def same(first: int, second: int) -> bool:
+        a, b = index.vectors.view[first], index.vectors.view[second]
+        zero = float(background.zero(a)[index.language.view[second]])
+        if (float(a @ b) - zero) / max(1 - zero, 1e-6) < _COPY_COSINE:
+            return False
+        mine, other = index.words_of(first), index.words_of(second)
+        return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
+
+    return same
+
+
+def why(scores: Scores, row: int, asked: Question, note: Note, copies: Sequence[NoteId] = ()) -> Why:
+    """The evidence for a direct hit."""
+    found = set(terms(" ".join([note.content, note.context, *note.keywords, *note.tags])))
+    words = [token for token in tokens(asked.text) if not is_stop(token) and term_of(token) in found]
+    session = float(scores.session[row]) / max(float(scores.total[row]), 1e-6) if scores.session[row] > 0 else 0.0
+    return Why(
+        dense=round(float(scores.likeness[row]), 3),
+        lexical=round(min(float(scores.lexical[row]), 1.0), 3),
+        session=round(min(session, 1.0), 3),
+        words=tuple(dict.fromkeys(words)),
+        copies=tuple(copies),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A row near a draft, before its note is fetched."""
+
+    note: NoteId
+    score: float
+    likeness: float
+    shared: tuple[str, ...]
+
+
+def neighbours(
+    index: SpaceIndex, asked: Question, background: Background, k: int, leave_out: frozenset[NoteId] = frozenset()
+) -> list[Near]:
+    """The k visible notes nearest a draft, best first. Hybrid, as any search is."""
+    if len(index) == 0:
+        return []
+    scores = score(index, asked, background)
+    mask = index.status.view == VISIBLE
+    for note in leave_out:
+        if note in index.row_of:
+            mask[index.row_of[note]] = False
+    rows = np.flatnonzero(mask)
+    if len(rows) > k:
+        rows = rows[np.argpartition(-scores.total[rows], k)[:k]]
+    rows = rows[np.argsort(-scores.total[rows], kind="stable")]
+    rare = _rare_words(index, asked.text)
+    return [
+        Near(index.ids[row], scores.relevance(row), float(scores.likeness[row]), _shared(index, row, rare))
+        for row in map(int, rows)
+    ]
+
+
+def _rare_words(index: SpaceIndex, text: str) -> dict[int, str]:
+    """Words of a text that at most 8 % of the notes (or three) hold, rarest first, by term number."""
+    words: dict[int, str] = {}
+    ranked = sorted({term_of(token): token for token in tokens(text) if not is_stop(token)}.items(),
+                    key=lambda item: -index.idf(item[0]))  # fmt: skip
+    for term, token in ranked:
+        found = index.term(term)
+        if found is not None and len(found.slots) <= max(3, 0.08 * len(index)):
+            words[found.number] = token
+    return words
+
+
+def _shared(index: SpaceIndex, row: int, rare: Mapping[int, str]) -> tuple[str, ...]:
+    held = index.words_of(row)
+    return tuple(word for number, word in rare.items() if number in held)
+
+
+def as_neighbours(found: Sequence[Near], notes: Mapping[NoteId, Note]) -> tuple[Neighbour, ...]:
+    """Neighbours with their notes; a note that vanished in between is left out."""
+    return tuple(Neighbour(notes[near.note], near.score, near.likeness, near.shared) for near in found if near.note in notes)

@@ -1,0 +1,175 @@
+"""What a store must do. Operations are data in, data out; no store decides anything.
+
+A backend is one class with these methods; ``engramma.testing.conformance`` runs every backend
+through one suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+
+from engramma.commit import Commit, touched
+from engramma.filters import Filter
+from engramma.note import CommitId, Link, Note, NoteId, Space
+
+Vectors = Mapping[NoteId, np.ndarray]
+"""float32 of shape (pieces, dimensions) for each note whose content is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A note as one commit left it, and that commit."""
+
+    note: Note
+    commit: Commit
+
+    @property
+    def revision(self) -> int:
+        """The note's revision number."""
+        return self.note.revision
+
+    @property
+    def at(self) -> datetime:
+        """When the memory learnt it."""
+        return self.commit.at
+
+    @property
+    def actor(self) -> str:
+        """Who changed it."""
+        return self.commit.actor
+
+    @property
+    def reason(self) -> str:
+        """Why: the change's own reason, or the commit's."""
+        own = [change.reason for change in self.commit.changes if self.note.id in touched(change) and change.reason]
+        return own[0] if own else self.commit.reason
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """What an index keeps of a note. ``vectors`` is float32 (pieces, dimensions), maybe (0, d)."""
+
+    note: Note
+    vectors: np.ndarray
+    superseded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which notes to list. ``days`` bounds of ``since`` and ``until`` match ``at`` or a said date."""
+
+    spaces: Sequence[Space]
+    where: Filter | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    states: Sequence[str] = ("pending", "ready")
+    as_of: int | None = None
+    limit: int | None = None
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over one space or all."""
+
+    notes: Mapping[str, int]
+    links: int
+    commits: int
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    bytes: int
+
+
+class Store(Protocol):
+    """A place that keeps notes, links, vectors and the commit log."""
+
+    path: str
+
+    def apply(self, commits: Sequence[Commit], vectors: Vectors) -> list[Commit]:
+        """Write commits in one transaction and return them with ``seq`` and ``before`` filled in.
+
+        Raises StaleRevision when a note is not at the expected revision, Conflict for a key in use
+        or a link to a note that is not there, UnknownId; then nothing at all was written.
+        """
+
+    def notes(self, ids: Iterable[NoteId], as_of: int | None = None) -> dict[NoteId, Note]:
+        """The notes that exist, archived ones included, with links and vectors."""
+
+    def find(self, query: Query) -> list[Note]:
+        """Notes in the order they were added, without links and vectors."""
+
+    def matching(self, query: Query) -> set[NoteId]:
+        """The ids that ``find`` would give."""
+
+    def links(self, ids: Iterable[NoteId], as_of: int | None = None) -> list[Link]:
+        """The links that have one of the notes at either end."""
+
+    def head(self) -> int:
+        """The sequence number of the newest commit; 0 for an empty store."""
+
+    def seq_at(self, moment: datetime) -> int:
+        """The newest commit not after a moment; 0 before the first."""
+
+    def changed(self, space: Space, after: int) -> list[NoteId]:
+        """The notes of a space that commits after ``after`` touched."""
+
+    def index_rows(
+        self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None
+    ) -> Iterator[IndexRow]:
+        """What an index needs: of the whole space, or of some notes. Merged and archived included."""
+
+    def by_key(self, space: Space, key: str) -> NoteId | None:
+        """The note that has this key, unless it was archived."""
+
+    def last_of_session(self, space: Space, session: str) -> NoteId | None:
+        """The note added last to a session, archived ones left out."""
+
+    def pending(self, spaces: Sequence[Space] | None, limit: int) -> list[NoteId]:
+        """Notes that wait to be read, oldest first."""
+
+    def history(self, note: NoteId) -> list[Revision]:
+        """Every revision of a note, oldest first."""
+
+    def log(
+        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None
+    ) -> list[Commit]:
+        """Commits, newest first; before a sequence number, if given."""
+
+    def commit(self, commit: CommitId) -> Commit | None:
+        """One commit by its id."""
+
+    def spaces(self) -> dict[Space, int]:
+        """Every space that holds a note, with the number of notes in sight."""
+
+    def totals(self, space: Space | None = None) -> Totals:
+        """Counts for ``stats``."""
+
+    def use(self, uses: Mapping[NoteId, int], at: datetime) -> None:
+        """Count that notes came back in a search."""
+
+    def meta(self, key: str) -> str | None:
+        """One setting kept with the store."""
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        """Keep settings with the store."""
+
+    def without_vectors(self, model: int, limit: int) -> list[Note]:
+        """Notes that have no vectors of a model yet."""
+
+    def put_vectors(self, model: int, vectors: Mapping[tuple[NoteId, int], np.ndarray]) -> None:
+        """Add vectors of a model, by note and revision."""
+
+    def switch_model(self, model: int, meta: Mapping[str, str]) -> bool:
+        """Make a model the one in force and drop all other vectors; False if some note has none yet."""
+
+    def check(self) -> list[str]:
+        """What is broken, one sentence each; empty when all is well."""
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is fine."""

@@ -1,0 +1,124 @@
+"""One SQLite connection: opening, migrating, and errors in words a user can act on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from engramma.errors import NotAMemory, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+
+APPLICATION_ID = 0x656E6772  # "engr", in the file's header
+BUSY_SECONDS = 30.0
+
+
+def migrations() -> list[tuple[int, str]]:
+    """The numbered migrations in order: version and SQL."""
+    folder = files("engramma.store") / "migrations"
+    scripts = sorted((entry.name, entry) for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(int(name.removesuffix(".sql")), entry.read_text("utf-8")) for name, entry in scripts]
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open or create a memory file (":memory:" for one in memory) and bring it to this version."""
+    with translated(path):
+        if path != ":memory:":
+            _check_folder(path)
+        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(db, path)
+        except (sqlite3.Error, StoreError):
+            db.close()
+            raise
+        db.row_factory = sqlite3.Row
+        return db
+
+
+def _check_folder(path: str) -> None:
+    place = Path(path)
+    if place.is_dir():
+        raise StoreError(f"{path!r} is a folder: give the path of a file in it, such as {str(place / 'memory.db')!r}")
+    if not place.parent.is_dir():
+        raise StoreError(f"there is no folder {str(place.parent)!r} to keep {place.name!r} in: create it first")
+    if place.exists() and not os.access(place, os.W_OK) or not os.access(place.parent, os.W_OK):
+        raise StoreReadOnly(f"{path!r} cannot be written: a memory needs write permission for its file and folder")
+
+
+def _prepare(db: sqlite3.Connection, path: str) -> None:
+    _check_owner(db, path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute("PRAGMA cache_size = -65536")
+    _migrate(db, path)
+
+
+def _check_owner(db: sqlite3.Connection, path: str) -> None:
+    owner = db.execute("PRAGMA application_id").fetchone()[0]
+    empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if owner != APPLICATION_ID and not empty:
+        raise NotAMemory(f"{path!r} is an SQLite database, but not an engramma memory; it was left as it is")
+
+
+def _migrate(db: sqlite3.Connection, path: str) -> None:
+    steps = migrations()
+    newest = steps[-1][0]
+    if _version(db, path, newest) == newest:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    with db:
+        version = _version(db, path, newest)  # another process may have migrated while we waited
+        for number, script in steps:
+            if number > version:
+                _run(db, script)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {newest}")
+
+
+def _version(db: sqlite3.Connection, path: str, newest: int) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > newest:
+        raise StoreTooNew(
+            f"{path!r} has format {version}, this engramma reads up to {newest}: upgrade with pip install -U engramma"
+        )
+    return version
+
+
+def _run(db: sqlite3.Connection, script: str) -> None:
+    """Execute a script statement by statement: executescript would end our transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _translation(path, error) from error
+
+
+def _translation(path: str, error: sqlite3.DatabaseError) -> Exception:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(f"{path!r} is being written by another process for more than {BUSY_SECONDS:.0f} s; try again")
+    if name.startswith("SQLITE_READONLY"):
+        return StoreReadOnly(f"{path!r} cannot be written: check the permissions of the file and its folder")
+    if name.startswith("SQLITE_FULL"):
+        return StoreFull(f"the disk that holds {path!r} is full: nothing was written, and nothing was lost; free some space")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return NotAMemory(
+            f"{path!r} is not an SQLite database, or it is damaged ({error}); "
+            "if it was a memory, load your last export into a new file"
+        )
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_IOERR")):
+        return StoreError(f"{path!r} cannot be opened or read ({error}): check that the disk is there and writable")
+    return error if isinstance(error, sqlite3.IntegrityError) else StoreError(f"{path!r}: {error}")

@@ -1,0 +1,366 @@
+"""The embedded store: one SQLite file in WAL mode, or one in memory.
+
+One connection behind one lock serves all threads of a process; processes share the file through
+SQLite's own locks. Every commit is on disk (fsync) before ``apply`` returns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from engramma.commit import Commit, Tokens
+from engramma.errors import StoreClosed
+from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.store.base import IndexRow, Query, Revision, Totals, Vectors
+from engramma.store.check import problems
+from engramma.store.connection import connect, translated
+from engramma.store.rows import LINK_COLUMNS, NOTE_COLUMNS, instant, key_space, micros, row_change, row_link, row_note, space_key
+from engramma.store.sql_filter import condition
+from engramma.store.writes import vector_rows, write_commit
+
+_NOTE = ", ".join(f"n.{name}" for name in NOTE_COLUMNS)
+_LINK = ", ".join(LINK_COLUMNS)
+_MANY = 500  # ids a statement
+
+
+def _then(table: str, columns: Sequence[str], as_of: int | None) -> str:
+    """The rows of a table as they are, or as they were after a commit."""
+    if as_of is None:
+        return table
+    names = ", ".join([*columns, "seq"])
+    return (
+        f"(SELECT {names} FROM {table} WHERE seq <= {int(as_of)} UNION ALL "
+        f"SELECT {names} FROM {table}_history WHERE seq <= {int(as_of)} AND until > {int(as_of)})"
+    )
+
+
+class SqliteStore:
+    """A store in one SQLite file; ``SqliteStore(":memory:")`` lives as long as the object."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._db: sqlite3.Connection | None = connect(path)
+        self._pid = os.getpid()
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self.path):
+            if self._db is None:
+                raise StoreClosed(f"the memory {self.path!r} was closed: open it again with Memory.open")
+            if self._pid != os.getpid() and self.path != ":memory:":
+                self._db, self._pid = connect(self.path), os.getpid()  # after a fork
+            yield self._db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                yield db
+
+    def apply(self, commits: Sequence[Commit], vectors: Vectors) -> list[Commit]:
+        with self._transaction() as db:
+            model = _model(db)
+            return [write_commit(db, commit, vectors, model) for commit in commits]
+
+    def notes(self, ids: Iterable[NoteId], as_of: int | None = None) -> dict[NoteId, Note]:
+        wanted = list(dict.fromkeys(ids))
+        with self._open() as db:
+            table = _then("note", ["num", *NOTE_COLUMNS], as_of)
+            rows = _by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.id IN ({{}})", wanted)
+            linked = _grouped(self.links(wanted, as_of))
+            vectors = self._mean_vectors(db, rows)
+            uses = {row["note"]: row for row in _by_ids(db, "SELECT * FROM note_use WHERE note IN ({})", wanted)}
+        found = {}
+        for row in rows:
+            use = uses.get(row["id"])
+            more = {"uses": use["uses"], "used_at": instant(use["used_at"])} if use else {}
+            note_links = tuple(linked.get(row["id"], ()))
+            found[NoteId(row["id"])] = row_note(row, links=note_links, vector=vectors.get(row["id"]), **more)
+        return found
+
+    def _mean_vectors(self, db: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> dict[str, np.ndarray]:
+        revisions = {row["id"]: row["revision"] for row in rows}
+        text = f"SELECT note, revision, data FROM vector WHERE model = {_model(db)} AND note IN ({{}}) ORDER BY note, revision, part"
+        means = {}
+        for (note, revision), group in groupby(_by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
+            if revision <= revisions[note]:  # the newest content not after the note's revision wins
+                mean = np.mean([np.frombuffer(row["data"], "<f4") for row in group], axis=0)
+                means[note] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+        return means
+
+    def _where(self, query: Query) -> tuple[str, list[Any]]:
+        marks = ", ".join("?" * len(query.spaces))
+        texts, values = [f"n.space IN ({marks})"], [space_key(space) for space in query.spaces]
+        texts.append(f"n.state IN ({', '.join('?' * len(query.states))})")
+        values += list(query.states)
+        if query.since is not None:
+            texts.append("(n.at >= ? OR n.last_day >= ?)")
+            values += [micros(query.since), query.since.toordinal()]  # type: ignore[list-item]
+        if query.until is not None:
+            texts.append("(n.at <= ? OR n.first_day <= ?)")
+            values += [micros(query.until), query.until.toordinal()]  # type: ignore[list-item]
+        if query.where is not None:
+            text, more = condition(query.where)
+            texts.append(text)
+            values += more
+        return " AND ".join(f"({text})" for text in texts), values
+
+    def find(self, query: Query) -> list[Note]:
+        where, values = self._where(query)
+        order = "DESC" if query.newest_first else "ASC"
+        limit = -1 if query.limit is None else query.limit
+        table = _then("note", ["num", *NOTE_COLUMNS], query.as_of)
+        with self._open() as db:
+            rows = db.execute(f"SELECT {_NOTE} FROM {table} n WHERE {where} ORDER BY n.num {order} LIMIT ?", [*values, limit])
+            return [row_note(row) for row in rows]
+
+    def matching(self, query: Query) -> set[NoteId]:
+        where, values = self._where(query)
+        table = _then("note", ["num", *NOTE_COLUMNS], query.as_of)
+        with self._open() as db:
+            return {NoteId(row[0]) for row in db.execute(f"SELECT n.id FROM {table} n WHERE {where}", values)}
+
+    def links(self, ids: Iterable[NoteId], as_of: int | None = None) -> list[Link]:
+        wanted = list(ids)
+        table = _then("link", LINK_COLUMNS, as_of)
+        found: dict[tuple[str, ...], Link] = {}
+        with self._open() as db:
+            for column in ("source", "target"):
+                for row in _by_ids(db, f"SELECT {_LINK} FROM {table} WHERE {column} IN ({{}})", wanted):
+                    link = row_link(row)
+                    found[link.ends] = link
+        return list(found.values())
+
+    def head(self) -> int:
+        with self._open() as db:
+            return int(db.execute("SELECT coalesce(max(seq), 0) FROM commit_log").fetchone()[0])
+
+    def seq_at(self, moment: datetime) -> int:
+        with self._open() as db:
+            row = db.execute("SELECT coalesce(max(seq), 0) FROM commit_log WHERE at <= ?", (micros(moment),)).fetchone()
+            return int(row[0])
+
+    def changed(self, space: Space, after: int) -> list[NoteId]:
+        text = (
+            "SELECT c.note, c.other FROM change c JOIN commit_log l ON l.seq = c.seq "
+            "WHERE c.seq > ? AND l.space = ? ORDER BY c.seq, c.ord"
+        )
+        with self._open() as db:
+            rows = db.execute(text, (after, space_key(space))).fetchall()
+        return list(dict.fromkeys(NoteId(note) for row in rows for note in row if note is not None))
+
+    def index_rows(
+        self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None
+    ) -> Iterator[IndexRow]:
+        with self._open() as db:
+            text = f"SELECT n.num, {_NOTE} FROM {_then('note', ['num', *NOTE_COLUMNS], as_of)} n WHERE n.space = ?"
+            if ids is None:
+                rows = db.execute(text + " ORDER BY n.num", (space_key(space),)).fetchall()
+            else:
+                found = _by_ids(db, text.replace("?", "{space}") + " AND n.id IN ({})", list(ids), space_key(space))
+                rows = sorted(found, key=lambda row: row["num"])
+            vectors = self._piece_vectors(db, space, ids)
+            replaced = self._superseded(db, space, as_of)
+        for row in rows:
+            kept = [group for revision, group in vectors.get(row["id"], ()) if revision <= row["revision"]]
+            data = np.frombuffer(b"".join(kept[-1]), "<f4").reshape(len(kept[-1]), -1) if kept else _NOTHING
+            yield IndexRow(row_note(row), data, row["id"] in replaced)
+
+    def _piece_vectors(
+        self, db: sqlite3.Connection, space: Space, ids: Sequence[NoteId] | None
+    ) -> dict[str, list[tuple[int, list[bytes]]]]:
+        columns = f"SELECT v.note, v.revision, v.data FROM vector v WHERE v.model = {_model(db)} AND v.note IN"
+        if ids is None:
+            rows = db.execute(
+                f"{columns} (SELECT id FROM note WHERE space = ?) ORDER BY v.note, v.revision, v.part", (space_key(space),)
+            ).fetchall()
+        else:
+            rows = _by_ids(db, f"{columns} ({{}}) ORDER BY v.note, v.revision, v.part", list(ids))
+        found: dict[str, list[tuple[int, list[bytes]]]] = {}
+        for (note, revision), group in groupby(rows, lambda row: (row["note"], row["revision"])):
+            found.setdefault(note, []).append((revision, [row["data"] for row in group]))
+        return found
+
+    def _superseded(self, db: sqlite3.Connection, space: Space, as_of: int | None) -> set[str]:
+        table = _then("link", [*LINK_COLUMNS, "space"], as_of)
+        text = f"SELECT target FROM {table} WHERE kind = 'supersedes' AND space = ?"
+        return {row[0] for row in db.execute(text, (space_key(space),))}
+
+    def by_key(self, space: Space, key: str) -> NoteId | None:
+        text = "SELECT id FROM note WHERE space = ? AND key = ? AND state <> 'archived'"
+        return self._one_id(text, (space_key(space), key))
+
+    def last_of_session(self, space: Space, session: str) -> NoteId | None:
+        text = "SELECT id FROM note WHERE space = ? AND session = ? AND state <> 'archived' ORDER BY num DESC LIMIT 1"
+        return self._one_id(text, (space_key(space), session))
+
+    def _one_id(self, text: str, values: tuple[Any, ...]) -> NoteId | None:
+        with self._open() as db:
+            row = db.execute(text, values).fetchone()
+        return None if row is None else NoteId(row[0])
+
+    def pending(self, spaces: Sequence[Space] | None, limit: int) -> list[NoteId]:
+        text, values = "SELECT id FROM note WHERE state = 'pending'", []
+        if spaces is not None:
+            text += f" AND space IN ({', '.join('?' * len(spaces))})"
+            values = [space_key(space) for space in spaces]
+        with self._open() as db:
+            return [NoteId(row[0]) for row in db.execute(f"{text} ORDER BY num LIMIT ?", [*values, limit])]
+
+    def history(self, note: NoteId) -> list[Revision]:
+        text = (
+            f"SELECT n.seq, {_NOTE} FROM (SELECT {', '.join(NOTE_COLUMNS)}, seq FROM note_history UNION ALL "
+            f"SELECT {', '.join(NOTE_COLUMNS)}, seq FROM note) n WHERE n.id = ? ORDER BY n.revision"
+        )
+        with self._open() as db:
+            rows = db.execute(text, (note,)).fetchall()
+            commits = {commit.seq: commit for commit in self._commits("seq", [row["seq"] for row in rows])}
+        return [Revision(row_note(row), commits[row["seq"]]) for row in rows]
+
+    def log(
+        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None
+    ) -> list[Commit]:
+        texts, values = ["seq < ?"], [before if before is not None else 2**62]
+        if space is not None:
+            texts.append("space = ?")
+            values.append(space_key(space))  # type: ignore[arg-type]
+        if note is not None:
+            texts.append("seq IN (SELECT seq FROM change WHERE note = ? UNION SELECT seq FROM change WHERE other = ?)")
+            values += [note, note]  # type: ignore[list-item]
+        text = f"SELECT seq FROM commit_log WHERE {' AND '.join(texts)} ORDER BY seq DESC LIMIT ?"
+        with self._open() as db:
+            seqs = [row[0] for row in db.execute(text, [*values, -1 if limit is None else limit])]
+            return sorted(self._commits("seq", seqs), key=lambda commit: -commit.seq)
+
+    def commit(self, commit: CommitId) -> Commit | None:
+        return next(iter(self._commits("id", [commit])), None)
+
+    def _commits(self, column: str, keys: Sequence[Any]) -> list[Commit]:
+        with self._open() as db:
+            rows = _by_ids(db, f"SELECT * FROM commit_log WHERE {column} IN ({{}})", keys)
+            seqs = [row["seq"] for row in rows]
+            changes = _by_ids(db, "SELECT * FROM change WHERE seq IN ({}) ORDER BY seq, ord", seqs)
+            put = self._first_revisions(db, [row["note"] for row in changes if row["kind"] == "PutNote"])
+        by_seq: dict[int, list[Any]] = {}
+        for row in changes:
+            by_seq.setdefault(row["seq"], []).append(row_change(row, put.get(row["note"])))
+        return [_commit(row, tuple(by_seq.get(row["seq"], ()))) for row in rows]
+
+    def _first_revisions(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Note]:
+        found = {}
+        for table in ("note", "note_history"):
+            for row in _by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.revision = 1 AND n.id IN ({{}})", ids):
+                found[row["id"]] = row_note(row)
+        return found
+
+    def spaces(self) -> dict[Space, int]:
+        text = "SELECT space, sum(state IN ('pending', 'ready')) AS seen FROM note GROUP BY space ORDER BY space"
+        with self._open() as db:
+            return {key_space(row["space"]): row["seen"] for row in db.execute(text)}
+
+    def totals(self, space: Space | None = None) -> Totals:
+        where, values = ("", []) if space is None else (" WHERE space = ?", [space_key(space)])
+        with self._open() as db:
+            notes = dict(db.execute(f"SELECT state, count(*) FROM note{where} GROUP BY state", values).fetchall())
+            links = db.execute(f"SELECT count(*) FROM link{where}", values).fetchone()[0]
+            sums = "count(*), coalesce(sum(calls), 0), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0)"
+            cost = db.execute(f"SELECT {sums} FROM commit_log{where}", values).fetchone()
+            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            size = db.execute(pages).fetchone()[0]
+        return Totals({str(state): count for state, count in notes.items()}, links, *cost, size)
+
+    def use(self, uses: Mapping[NoteId, int], at: datetime) -> None:
+        text = (
+            "INSERT INTO note_use SELECT id, ?, ? FROM note WHERE id = ? "
+            "ON CONFLICT (note) DO UPDATE SET uses = uses + excluded.uses, used_at = excluded.used_at"
+        )
+        with self._transaction() as db:
+            db.executemany(text, [(count, micros(at), note) for note, count in uses.items()])
+
+    def meta(self, key: str) -> str | None:
+        with self._open() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        with self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+    def without_vectors(self, model: int, limit: int) -> list[Note]:
+        with self._open() as db:
+            return _without_vectors(db, model, limit)
+
+    def put_vectors(self, model: int, vectors: Mapping[tuple[NoteId, int], np.ndarray]) -> None:
+        rows = [row for (note, revision), data in vectors.items() for row in vector_rows(note, revision, model, data)]
+        with self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?, ?)", rows)
+
+    def switch_model(self, model: int, meta: Mapping[str, str]) -> bool:
+        with self._transaction() as db:
+            if _without_vectors(db, model, 1):
+                return False
+            db.execute("DELETE FROM vector WHERE model <> ?", (model,))
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("model", str(model)), *meta.items()])
+            return True
+
+    def check(self) -> list[str]:
+        with self._open() as db:
+            return problems(db, _model(db))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None and self._pid == os.getpid():
+                self._db.close()
+            self._db = None
+
+
+_NOTHING = np.zeros((0, 0), np.float32)
+
+
+def _model(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT value FROM meta WHERE key = 'model'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _without_vectors(db: sqlite3.Connection, model: int, limit: int) -> list[Note]:
+    text = f"SELECT {_NOTE} FROM note n WHERE NOT EXISTS (SELECT 1 FROM vector v WHERE v.note = n.id AND v.model = ?) LIMIT ?"
+    return [row_note(row) for row in db.execute(text, (model, limit))]
+
+
+def _by_ids(db: sqlite3.Connection, text: str, ids: Sequence[Any], space: str | None = None) -> list[sqlite3.Row]:
+    """Run a statement with ``{}`` for the ids, in runs that SQLite's limit of bound values allows."""
+    rows: list[sqlite3.Row] = []
+    for start in range(0, len(ids), _MANY):
+        some = list(ids[start : start + _MANY])
+        marks = ", ".join("?" * len(some))
+        values = some if space is None else [space, *some]
+        rows += db.execute(text.format(marks, space="?"), values).fetchall()
+    return rows
+
+
+def _grouped(links: Sequence[Link]) -> dict[str, list[Link]]:
+    grouped: dict[str, list[Link]] = {}
+    for link in links:
+        grouped.setdefault(link.source, []).append(link)
+        grouped.setdefault(link.target, []).append(link)
+    return grouped
+
+
+def _commit(row: sqlite3.Row, changes: tuple[Any, ...]) -> Commit:
+    tokens = Tokens(row["calls"], row["tokens_in"], row["tokens_out"])
+    dropped = tuple(json.loads(row["dropped"]))
+    base = Commit(CommitId(row["id"]), key_space(row["space"]), instant(row["at"]), row["actor"], row["reason"], changes, tokens)
+    return replace(base, dropped=dropped, reverts=row["reverts"] and CommitId(row["reverts"]), seq=row["seq"])

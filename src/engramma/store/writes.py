@@ -1,0 +1,176 @@
+"""Applying commits to SQLite: one function a change, inside the store's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from engramma.commit import ArchiveNote, Change, Commit, DropLink, PutLink, PutNote, RemoveNote, ReviseNote
+from engramma.errors import Conflict, InvalidInput, StaleRevision, UnknownId
+from engramma.note import Link, Note, NoteId
+from engramma.store.base import Vectors
+from engramma.store.rows import LINK_COLUMNS, NOTE_COLUMNS, change_row, micros, note_row, row_link, row_note, space_key, to_json
+
+_NOTE = ", ".join(NOTE_COLUMNS)
+_PUT_NOTE = f"INSERT INTO note ({_NOTE}, seq) VALUES ({', '.join(':' + name for name in NOTE_COLUMNS)}, :seq)"
+_SET_NOTE = f"UPDATE note SET {', '.join(f'{name} = :{name}' for name in NOTE_COLUMNS)}, seq = :seq WHERE id = :id"
+_KEEP_NOTE = f"INSERT INTO note_history (num, {_NOTE}, seq, until) SELECT num, {_NOTE}, seq, ? FROM note WHERE id = ?"
+_LINK = ", ".join(LINK_COLUMNS)
+_PUT_LINK = f"INSERT OR REPLACE INTO link ({_LINK}, space, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP_LINK = (
+    f"INSERT INTO link_history ({_LINK}, space, seq, until) "
+    f"SELECT {_LINK}, space, seq, ? FROM link WHERE source = ? AND target = ? AND kind = ?"
+)
+_ONE_LINK = "WHERE source = ? AND target = ? AND kind = ?"
+_REVISABLE = frozenset(f.name for f in fields(Note)) - {"id", "space", "created_at", "revision", "links", "vector"}
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What every change of one commit needs."""
+
+    db: sqlite3.Connection
+    seq: int
+    space: str
+    vectors: Vectors
+    model: int
+
+
+def write_commit(db: sqlite3.Connection, commit: Commit, vectors: Vectors, model: int) -> Commit:
+    """Write one commit and all its changes; the commit as applied comes back."""
+    space = space_key(commit.space)
+    cost = (commit.tokens.calls, commit.tokens.tokens_in, commit.tokens.tokens_out)
+    row = (commit.id, space, micros(commit.at), commit.actor, commit.reason, *cost, to_json(commit.dropped), commit.reverts)
+    columns = "id, space, at, actor, reason, calls, tokens_in, tokens_out, dropped, reverts"
+    seq = db.execute(f"INSERT INTO commit_log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
+    writing = Writing(db, seq or 0, space, vectors, model)
+    done = [applied for change in commit.changes if (applied := _apply(writing, change)) is not None]
+    rows = [(seq, ord_, *change_row(change)) for ord_, change in enumerate(done)]
+    db.executemany("INSERT INTO change (seq, ord, kind, note, other, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return replace(commit, changes=tuple(done), seq=writing.seq)
+
+
+def _apply(writing: Writing, change: Change) -> Change | None:
+    apply: Callable[[Writing, Any], Change | None] = _APPLY[type(change)]
+    return apply(writing, change)
+
+
+def _put_note(writing: Writing, change: PutNote) -> Change:
+    try:
+        writing.db.execute(_PUT_NOTE, note_row(change.note) | {"seq": writing.seq})
+    except sqlite3.IntegrityError as error:
+        if "note.key" in str(error):
+            raise Conflict(f"key {change.note.key!r} is in use in space {change.note.space!r}") from error
+        raise
+    _put_vectors(writing, change.note.id, change.note.revision)
+    return change
+
+
+def _put_vectors(writing: Writing, note: NoteId, revision: int) -> None:
+    rows = vector_rows(note, revision, writing.model, writing.vectors.get(note))
+    writing.db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def vector_rows(note: str, revision: int, model: int, vectors: np.ndarray | None) -> list[tuple[str, int, int, int, bytes]]:
+    """The rows of table vector for one content of a note."""
+    if vectors is None:
+        return []
+    return [(note, revision, model, part, vector.astype("<f4").tobytes()) for part, vector in enumerate(vectors)]
+
+
+def _present(writing: Writing, note_id: NoteId) -> Note:
+    row = writing.db.execute(f"SELECT {_NOTE} FROM note WHERE id = ?", (note_id,)).fetchone()
+    if row is None:
+        raise UnknownId(f"there is no note {note_id!r}")
+    if row["space"] != writing.space:
+        raise Conflict(f"note {note_id!r} is in another space than the commit: a space is a wall")
+    return row_note(row)
+
+
+def _revise(writing: Writing, change: ReviseNote) -> Change:
+    note = _present(writing, change.note)
+    if unknown := set(change.after) - _REVISABLE:
+        raise InvalidInput(f"a note has no field {sorted(unknown)[0]!r} that can be revised")
+    before = _rewrite(writing, note, change.expects, change.after)
+    if "content" in change.after:
+        _put_vectors(writing, note.id, note.revision + 1)
+    return replace(change, before=before)
+
+
+def _archive(writing: Writing, change: ArchiveNote) -> Change:
+    note = _present(writing, change.note)
+    return replace(change, before=_rewrite(writing, note, change.expects, {"state": "archived"}))
+
+
+def _rewrite(writing: Writing, note: Note, expects: int, after: Mapping[str, Any]) -> dict[str, Any]:
+    if note.revision != expects:
+        raise StaleRevision(f"note {note.id!r} is at revision {note.revision}, the change was decided on {expects}")
+    writing.db.execute(_KEEP_NOTE, (writing.seq, note.id))
+    revised = replace(note, **after, revision=note.revision + 1)
+    try:
+        writing.db.execute(_SET_NOTE, note_row(revised) | {"seq": writing.seq})
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"key {revised.key!r} is in use in space {revised.space!r}") from error
+    return {name: getattr(note, name) for name in after}
+
+
+def _remove(writing: Writing, change: RemoveNote) -> Change:
+    """Everything that held the note's words goes; the log keeps that something was removed."""
+    db, note = writing.db, change.note
+    if db.execute("SELECT 1 FROM note WHERE id = ? AND space = ?", (note, writing.space)).fetchone() is None:
+        raise UnknownId(f"there is no note {note!r}")
+    for table in ("link", "link_history"):
+        db.execute(f"DELETE FROM {table} WHERE source = ? OR target = ?", (note, note))
+    for table, column in (("note", "id"), ("note_history", "id"), ("vector", "note"), ("note_use", "note")):
+        db.execute(f"DELETE FROM {table} WHERE {column} = ?", (note,))
+    seqs = "SELECT seq FROM change WHERE note = :note OR other = :note"
+    db.execute(f"UPDATE commit_log SET reason = '(content removed for good)', dropped = '[]' WHERE seq IN ({seqs})", {"note": note})
+    db.execute("UPDATE change SET body = '{}' WHERE note = :note OR other = :note", {"note": note})
+    return change
+
+
+def stored_link(db: sqlite3.Connection, source: str, target: str, kind: str) -> Link | None:
+    """The link with these ends and kind as it is now."""
+    row = db.execute(f"SELECT {_LINK} FROM link {_ONE_LINK}", (source, target, kind)).fetchone()
+    return None if row is None else row_link(row)
+
+
+def _put_link(writing: Writing, change: PutLink) -> Change:
+    link = change.link
+    if link.source == link.target:
+        raise InvalidInput(f"a note cannot be linked to itself: {link.source!r}")
+    for end in (link.source, link.target):
+        if _present(writing, end).state == "archived":
+            raise Conflict(f"note {end!r} was deleted: a link would point to nothing")
+    before = stored_link(writing.db, *link.ends)
+    put = replace(link, revision=before.revision + 1 if before else _next_revision(writing, link))
+    if before:
+        writing.db.execute(_KEEP_LINK, (writing.seq, *link.ends))
+    writing.db.execute(_PUT_LINK, (*(getattr(put, name) for name in LINK_COLUMNS), writing.space, writing.seq))
+    return replace(change, link=put, before=before)
+
+
+def _next_revision(writing: Writing, link: Link) -> int:
+    """A link that comes back goes on counting where it was dropped."""
+    query = f"SELECT coalesce(max(revision), 0) + 1 FROM link_history {_ONE_LINK}"
+    return int(writing.db.execute(query, link.ends).fetchone()[0])
+
+
+def _drop_link(writing: Writing, change: DropLink) -> Change | None:
+    ends = (change.source, change.target, change.kind)
+    before = stored_link(writing.db, *ends)
+    if before is None:
+        return None  # gone already: nothing to record
+    writing.db.execute(_KEEP_LINK, (writing.seq, *ends))
+    writing.db.execute(f"DELETE FROM link {_ONE_LINK}", ends)
+    return replace(change, before=before)
+
+
+_APPLY: dict[type, Callable[..., Change | None]] = {
+    PutNote: _put_note, ReviseNote: _revise, ArchiveNote: _archive,
+    RemoveNote: _remove, PutLink: _put_link, DropLink: _drop_link,
+}  # fmt: skip
