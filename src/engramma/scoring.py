@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,28 +24,30 @@ from engramma.words import is_stop, term_of, terms, tokens
 class Weights:
     """How evidence adds up. Chosen by hand on LoCoMo's five development conversations."""
 
-    words: float = 18.0
+    words: float = 24.0
     """Weight of the answered share of the question's word weight, against one spread of cosine."""
     near: float = 0.35
     """Share of the evidence above ``floor`` that the turns before and after pass on."""
     far: float = 0.18
     """The same for the turns two away."""
-    floor: float = 3.0
+    floor: float = 4.0
     """Evidence below this is noise and is not passed on."""
-    speaker: float = 1.2
+    speaker: float = 1.6
     """For notes of a speaker whom the question names, where there is other evidence."""
     length: float = 0.8
     """For longer notes, per unit of ln(1 + terms)."""
-    question: float = 0.6
+    question: float = 0.8
     """Against notes that are questions themselves."""
-    middle: float = 4.2
+    middle: float = 5.8
     """The sum at which relevance is one half."""
-    slope: float = 1.1
+    slope: float = 1.2
     """Sum per unit of the logistic."""
 
 
 WEIGHTS = Weights()
 DEFAULT_CUT_OFF = 0.5
+SHARE_OF_BEST = 0.5
+"""A hit has at least this share of the best hit's evidence, unless the cut-off is switched off."""
 _COPY_COSINE = 0.5  # of the way from unrelated to identical, for notes that also share their words
 _COPY_WORDS = 0.5
 
@@ -99,10 +102,11 @@ def score(index: SpaceIndex, asked: Question, background: Background, weights: W
     zero, language = background.zero(asked.vector), index.language.view
     dense = (cosines - zero[language]) / background.spreads[language]
     likeness = np.clip((cosines - zero[language]) / np.maximum(1 - zero[language], 1e-6), 0, 1)
-    lexical = _lexical(index, asked.words)
+    named = [name for name in index.speakers if asked.names & _name_words(name)]
+    lexical = _lexical(index, _without_names(asked.words, named))
     own = dense + weights.words * lexical
     session = np.zeros_like(own) if asked.passage else _session_share(index, own, weights)
-    total = own + session + _shape(index, asked, own, weights)
+    total = own + session + _shape(index, named, own, weights)
     return Scores(dense, lexical, session, total, likeness)
 
 
@@ -120,14 +124,26 @@ def _session_share(index: SpaceIndex, own: np.ndarray, weights: Weights) -> np.n
     return np.asarray(weights.near * (near[0] + near[1]) + weights.far * far, np.float32)
 
 
-def _shape(index: SpaceIndex, asked: Question, own: np.ndarray, weights: Weights) -> np.ndarray:
+@lru_cache(maxsize=1000)
+def _name_words(name: str) -> frozenset[str]:
+    return frozenset(tokens(name))
+
+
+def _without_names(words: Mapping[str, float], named: Sequence[str]) -> Mapping[str, float]:
+    """A question's words less the speakers' names, which say who spoke and not what about."""
+    names = {term_of(token) for name in named for token in _name_words(name)}
+    rest = {term: weight for term, weight in words.items() if term not in names}
+    return rest or words
+
+
+def _shape(index: SpaceIndex, named: Sequence[str], own: np.ndarray, weights: Weights) -> np.ndarray:
     """What a note's form adds: length, being a question, being said by somebody the question names."""
     lengths = index.lengths.view[index.slot.view]
     shape = weights.length * (np.log1p(lengths) - 2.3) - weights.question * index.asks.view
     shape = np.clip(shape, -1, 1) * np.clip((own - 2) / 2, 0, 1)  # form is no evidence by itself
-    named = [code for name, code in index.speakers.items() if asked.names & set(tokens(name))]
     if named:
-        shape = shape + weights.speaker * (np.isin(index.speaker.view, named) & (own > weights.floor))
+        said = np.isin(index.speaker.view, [index.speakers[name] for name in named])
+        shape = shape + weights.speaker * (said & (own > weights.floor))
     return np.asarray(shape, np.float32)
 
 
@@ -155,6 +171,8 @@ def choose(
     """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
     bar = total_at(cut_off)
     rows = np.flatnonzero(allowed & (scores.total >= bar))
+    if cut_off > 0 and len(rows):
+        rows = rows[scores.total[rows] >= SHARE_OF_BEST * float(scores.total[rows].max())]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
     copies: list[int] = []
