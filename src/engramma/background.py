@@ -58,7 +58,7 @@ class Background:
     def zero(self, vector: np.ndarray) -> np.ndarray:
         """The mean cosine of a unit vector with unrelated texts: (2,), other languages and Chinese."""
         cosines = self.vectors @ vector
-        return np.array([cosines[_PASSAGE_LANGUAGE == language].mean() for language in (OTHER, CHINESE)], np.float32)
+        return np.array([cosines[language == _PASSAGE_LANGUAGE].mean() for language in (OTHER, CHINESE)], np.float32)
 
     def dump(self) -> str:
         """As text, for the store's settings."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from engramma.errors import InvalidInput
@@ -212,13 +212,13 @@ def moment(value: datetime | date | str | None, name: str = "at") -> datetime:
     if value is None:
         return datetime.now().astimezone()
     if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=timezone.utc)
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
     parsed = _read_moment(value) if isinstance(value, str) else None
     if parsed is None:
         raise InvalidInput(f"{name}={value!r} is not a time: give a datetime or text such as '2026-06-01T09:30:00+02:00'")
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _read_moment(text: str) -> datetime | None:
@@ -230,6 +230,7 @@ def _read_moment(text: str) -> datetime | None:
 
     settings: dict[str, Any] = {"RELATIVE_BASE": datetime.now(), "PREFER_DAY_OF_MONTH": "first"}
     try:
-        return dateparser.parse(text, languages=["en", "zh"], settings=settings)  # type: ignore[arg-type]
+        parsed: datetime | None = dateparser.parse(text, languages=["en", "zh"], settings=settings)
     except (ValueError, OverflowError):
         return None
+    return parsed

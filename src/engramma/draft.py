@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engramma.context import without_recalled
 from engramma.dates import moment
 from engramma.errors import EmptyText, InvalidInput
 from engramma.note import Draft, Note, Space
-from engramma.context import without_recalled
 from engramma.store.rows import to_json
 
 FIELDS = ("content", "at", "speaker", "session", "space", "tags", "keywords", "category", "importance", "pinned",
@@ -131,5 +131,3 @@ def checked_update(fields: Mapping[str, Any]) -> dict[str, Any]:
         if name in fields and fields[name] is None:
             raise InvalidInput(f"{name} cannot be None")
     return {name: checked(name, value) for name, value in fields.items()}
-
-

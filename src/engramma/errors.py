@@ -26,6 +26,7 @@ Where Python has the kind of error already, ours is also that kind, so ``except 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class EngrammaError(Exception):
@@ -112,4 +113,6 @@ class ModelTimeout(ModelError, TimeoutError):
 
 
 class ReplyInvalid(ModelError, ValueError):
-    """The model's reply holds nothing that can be used."""
+    """The model's reply holds nothing that can be used. ``cost`` is what the call spent, if known."""
+
+    cost: Any = None

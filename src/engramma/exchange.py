@@ -37,9 +37,7 @@ def export(store: Store, spaces: Sequence[Space], path: Path, progress: Progress
     return len(notes)
 
 
-def load(
-    store: Store, recall: Recall, add_many: Callable[..., list[Note]], path: Path, progress: Progress | None = None
-) -> int:
+def load(store: Store, recall: Recall, add_many: Callable[..., list[Note]], path: Path, progress: Progress | None = None) -> int:
     """Take in a file; the number of notes that were not there before."""
     before = sum(store.totals().notes.values())
     rows = list(_lines(path))

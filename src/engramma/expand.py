@@ -51,6 +51,4 @@ def reach(hits: Sequence[Hit], links_of: LinksOf, shown: Callable[[NoteId], bool
 
 def linked_hits(reached: Sequence[Reached], notes: Mapping[NoteId, Note]) -> list[Hit]:
     """The reached notes as hits whose ``why`` shows the path."""
-    return [
-        Hit(notes[r.note], round(r.score, 4), Why(path=r.path, source=r.source)) for r in reached if r.note in notes
-    ]
+    return [Hit(notes[r.note], round(r.score, 4), Why(path=r.path, source=r.source)) for r in reached if r.note in notes]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -35,6 +35,10 @@ from engramma.words import excerpt, pieces
 from engramma.write import ATTEMPTS, Progress, Writer, make_commit, passage
 
 Moment = datetime | str | int | None
+Spaces = Space | list[Space]
+Notes = list[Note]
+Revisions = list[Revision]
+Commits = list[Commit]
 _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 
 
@@ -85,7 +89,8 @@ class Memory:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Memory({self._store.path!r}, space={self.space!r}, embedder={self._embedder.name!r}, analyst={self._analyst.name!r})"
+        names = f"embedder={self._embedder.name!r}, analyst={self._analyst.name!r}"
+        return f"Memory({self._store.path!r}, space={self.space!r}, {names})"
 
     @property
     def path(self) -> str:
@@ -112,7 +117,7 @@ class Memory:
         )  # fmt: skip
         return self.get(self._writer.add([draft])[0])
 
-    def add_many(self, items: Iterable[str | Mapping[str, Any] | Note], *, progress: Progress | None = None) -> list[Note]:
+    def add_many(self, items: Iterable[str | Mapping[str, Any] | Note], *, progress: Progress | None = None) -> Notes:
         """Remember many texts in order: strings, dicts with the arguments of ``add``, or notes.
 
         All are checked before the first is stored. ``progress`` is called with (done, total).
@@ -191,7 +196,9 @@ class Memory:
         self._recall.forget()
         return done
 
-    def link(self, source: Note | str, target: Note | str, *, kind: str = "related", reason: str = "", strength: float = 0.8) -> Link:
+    def link(
+        self, source: Note | str, target: Note | str, *, kind: str = "related", reason: str = "", strength: float = 0.8
+    ) -> Link:
         """Link two notes of one space by hand. ``supersedes`` also takes the target out of search."""
         shown = {note.id: note for note in (self._in_sight(as_id(source)), self._in_sight(as_id(target)))}
         if not 0 <= strength <= 1 or not kind.strip():
@@ -245,7 +252,7 @@ class Memory:
     # -- read
 
     def search(
-        self, query: str, *, k: int = 10, space: Space | list[Space] | None = None, where: Where | None = None,
+        self, query: str, *, k: int = 10, space: Spaces | None = None, where: Where | None = None,
         since: datetime | str | None = None, until: datetime | str | None = None, as_of: Moment = None,
         expand: bool = True, min_relevance: float | None = None, include: Iterable[str] = (),
     ) -> Hits:  # fmt: skip
@@ -278,21 +285,23 @@ class Memory:
         return found
 
     def list(
-        self, *, where: Where | None = None, limit: int | None = None, as_of: Moment = None, space: Space | list[Space] | None = None,
+        self, *, where: Where | None = None, limit: int | None = None, as_of: Moment = None, space: Spaces | None = None,
         since: datetime | str | None = None, until: datetime | str | None = None, include: Iterable[str] = (),
         newest_first: bool = False,
-    ) -> list[Note]:  # fmt: skip
+    ) -> Notes:  # fmt: skip
         """Notes in the order they were added, archived and merged ones only if included."""
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
         states = ["pending", "ready", *(state for state in ("archived", "merged") if state in include)]
         seq = self._seq(as_of)
-        query = Query(self._spaces(space), parse(where), _bound("since", since), _bound("until", until), states, seq, limit, newest_first)
+        query = Query(
+            self._spaces(space), parse(where), _bound("since", since), _bound("until", until), states, seq, limit, newest_first
+        )
         found = self._store.find(query)
         whole = self._store.notes([note.id for note in found], seq)
         return [whole.get(note.id, note) for note in found]
 
-    def neighbours(self, note: Note | str, *, depth: int = 1) -> list[Note]:
+    def neighbours(self, note: Note | str, *, depth: int = 1) -> Notes:
         """The notes reached along up to ``depth`` links from a note, nearest first."""
         if depth < 1:
             raise InvalidInput(f"depth={depth!r} must be at least 1")
@@ -301,11 +310,11 @@ class Memory:
         frontier = [start]
         for _ in range(depth):
             ids = [link.other(near.id) for near in frontier for link in sorted(near.links, key=lambda link: -link.strength)]
-            frontier = [n for n in self._store.notes([i for i in ids if i not in found]).values()]
+            frontier = list(self._store.notes([i for i in ids if i not in found]).values())
             found |= {n.id: n for n in frontier}
         return list(found.values())[1:]
 
-    def history(self, note: Note | str) -> list[Revision]:
+    def history(self, note: Note | str) -> Revisions:
         """Every revision of a note, oldest first, each with the commit that made it."""
         note_id = as_id(note)
         revisions = self._store.history(note_id)
@@ -313,7 +322,7 @@ class Memory:
             raise UnknownId(f"there is no note {note_id!r}")
         return revisions
 
-    def log(self, *, limit: int | None = 20, space: Space | None = None, note: Note | str | None = None) -> list[Commit]:
+    def log(self, *, limit: int | None = 20, space: Space | None = None, note: Note | str | None = None) -> Commits:
         """The commits of a space, newest first; those that touched one note, if given."""
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
@@ -348,7 +357,7 @@ class Memory:
         self._recall.forget()
         return done
 
-    def export(self, path: str | Path, *, space: Space | list[Space] | None = None, progress: Progress | None = None) -> int:
+    def export(self, path: str | Path, *, space: Spaces | None = None, progress: Progress | None = None) -> int:
         """Write notes and links as JSON lines; how many notes. ``space``: all spaces if not given."""
         spaces = list(self.spaces()) if space is None else self._spaces(space)
         return exchange.export(self._store, spaces, Path(path), progress)
@@ -367,7 +376,7 @@ class Memory:
             uses, self._uses = self._uses, Counter()
         if uses:
             with suppress(StoreError):  # use counts are not worth failing to close
-                self._store.use(uses, datetime.now(timezone.utc))
+                self._store.use(uses, datetime.now(UTC))
         self._store.close()
 
     def _in_sight(self, note_id: NoteId) -> Note:
@@ -376,7 +385,7 @@ class Memory:
             raise UnknownId(f"note {note_id!r} was deleted: revert its deletion first (engramma log {note_id})")
         return note
 
-    def _spaces(self, space: Space | list[Space] | None) -> tuple[Space, ...]:
+    def _spaces(self, space: Spaces | None) -> tuple[Space, ...]:
         if space is None:
             return (self.space,)
         wanted = space if isinstance(space, list) else [space]

@@ -90,9 +90,7 @@ def _merges(reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
     return reading.duplicate_of is not None and reading.duplicate_of in shown
 
 
-def _consequences(
-    note: Note, reading: Reading, shown: Mapping[NoteId, Note]
-) -> tuple[list[Change], dict[NoteId, _Revision]]:
+def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> tuple[list[Change], dict[NoteId, _Revision]]:
     """Link changes, and revisions by note, of one reading."""
     proposals = [link for link in reading.links if link.target in shown]
     changes = [change for change in reading.changes if change.note in shown]
@@ -117,9 +115,7 @@ def _link(note: NoteId, proposal: LinkProposal) -> Link:
     return Link(*ends, proposal.kind, proposal.reason, min(1.0, max(0.0, proposal.strength)))
 
 
-def _end_validity(
-    link: Link, note: Note, shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision], reason: str
-) -> None:
+def _end_validity(link: Link, note: Note, shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision], reason: str) -> None:
     notes = {**shown, note.id: note}
     newer, older = notes[link.source], notes[link.target]
     revision = revisions.setdefault(older.id, _Revision())
@@ -228,9 +224,12 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
     changes: list[Change] = [ReviseNote(first.id, first.revision, after, reason)] if after else []
     taken = {link.ends for link in first.links}
     for note in rest:
-        changes += [ReviseNote(note.id, note.revision, {"state": "merged"}, reason), PutLink(Link(note.id, first.id, "same_as", reason, 1.0))]
+        changes += [
+            ReviseNote(note.id, note.revision, {"state": "merged"}, reason),
+            PutLink(Link(note.id, first.id, "same_as", reason, 1.0)),
+        ]
         for link in note.links:
-            moved = replace(link, **{"source" if link.source == note.id else "target": first.id})
+            moved = replace(link, source=first.id) if link.source == note.id else replace(link, target=first.id)
             if link.kind != "follows" and link.other(note.id) not in ids and moved.ends not in taken:
                 taken.add(moved.ends)
                 changes.append(PutLink(moved, reason))

@@ -65,7 +65,7 @@ class Question:
 
 def question(text: str, vector: np.ndarray, *, passage: bool = False) -> Question:
     """Read a question: its terms, and the words that may be a speaker's name."""
-    counts = {term: 1.0 for term in terms(text)}
+    counts = dict.fromkeys(terms(text), 1.0)
     return Question(text, vector, counts, frozenset(tokens(text)) if not passage else frozenset(), passage)
 
 

@@ -10,9 +10,10 @@ thinks; a plan that the memory has outrun is made again from what is there now.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 from ulid import ULID
@@ -20,8 +21,8 @@ from ulid import ULID
 from engramma.analysts.base import Analyst, Page
 from engramma.analysts.rules import describe
 from engramma.commit import Change, Commit, PutLink, PutNote, ReviseNote, Tokens, summarise
-from engramma.errors import Conflict, ModelError, StoreError
-from engramma.note import CommitId, Draft, Note, NoteId, Reading, Space
+from engramma.errors import Conflict, ModelError, ReplyInvalid, StoreError
+from engramma.note import CommitId, Draft, Neighbour, Note, NoteId, Reading, Space
 from engramma.plan import draft_of, follow, new_note, plan_add, plan_reading
 from engramma.recall import Recall
 from engramma.store.base import Store, Vectors
@@ -41,7 +42,7 @@ def make_commit(
     """A commit of now. ``cost`` is the reading whose tokens and dropped parts it carries."""
     spent = Tokens(cost.calls, cost.tokens_in, cost.tokens_out) if cost else Tokens()
     dropped = cost.dropped if cost else ()
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     return Commit(CommitId(str(ULID())), space, now, actor, reason, tuple(changes), spent, dropped, reverts)
 
 
@@ -72,26 +73,25 @@ class Writer:
         ids: list[NoteId] = []
         size = max(32, self._analyst.batch)
         for start in range(0, len(drafts), size):
-            chunk = drafts[start : start + size]
             try:
-                ids += self._add_chunk(chunk, lambda done, base=start: progress(base + done, len(drafts)) if progress else None)
+                for note_id in self._add_chunk(drafts[start : start + size]):
+                    ids.append(note_id)
+                    if progress:
+                        progress(len(ids), len(drafts))
             except StoreError as error:
                 error.unsaved = [draft.content for draft in drafts[len(ids) :]]
                 raise
         return ids
 
-    def _add_chunk(self, drafts: Sequence[Draft], done: Callable[[int], None]) -> list[NoteId]:
+    def _add_chunk(self, drafts: Sequence[Draft]) -> Iterator[NoteId]:
         prepared = self._prepare(drafts)
         if self._analyst.slow:
             ids = [self._put_pending(one) for one in prepared]
             self.read([note_id for note_id, one in zip(ids, prepared, strict=True) if note_id == one.id and one.error is None])
-            done(len(drafts))
-            return [self._current(note_id) for note_id in ids]
-        ids = []
-        for count, one in enumerate(prepared, 1):
-            ids.append(self._put_read(one) if one.error is None else self._put_pending(one))
-            done(count)
-        return ids
+            yield from map(self._current, ids)
+            return
+        for one in prepared:
+            yield self._put_read(one) if one.error is None else self._put_pending(one)
 
     def _prepare(self, drafts: Sequence[Draft]) -> list[Prepared]:
         cut = [pieces(passage(draft)) for draft in drafts]
@@ -118,7 +118,9 @@ class Writer:
                 return self._current(known)
             page = self._page(one)
             reading = self._analyst.read([page])[0]
-            note = new_note(one.id, draft, reading, "ready", datetime.now(timezone.utc).astimezone(draft.at.tzinfo))
+            if isinstance(reading, ReplyInvalid):
+                raise reading
+            note = new_note(one.id, draft, reading, "ready", datetime.now(UTC).astimezone(draft.at.tzinfo))
             changes = plan_add(note, reading, _shown(page), self._previous(draft))
             if self._apply(draft.space, changes, self._analyst.name, _reason("add", draft, changes), one, reading, attempt):
                 return _canonical(one.id, reading, _shown(page))
@@ -130,7 +132,7 @@ class Writer:
         for attempt in range(ATTEMPTS):
             if (known := self._known(draft)) is not None:
                 return known
-            now = datetime.now(timezone.utc).astimezone(draft.at.tzinfo)
+            now = datetime.now(UTC).astimezone(draft.at.tzinfo)
             note = new_note(one.id, draft, describe(draft), "pending", now)
             previous = self._previous(draft)
             changes: list[Change] = [PutNote(note, one.error or "waits to be read")]
@@ -140,7 +142,7 @@ class Writer:
         return one.id
 
     def _page(self, one: Prepared) -> Page:
-        near: tuple = ()
+        near: tuple[Neighbour, ...] = ()
         if one.vectors is not None and len(one.vectors):
             near = self._recall.nearest(one.draft.space, one.draft.content, one.vectors[0], self._neighbours, frozenset({one.id}))
         return Page(one.id, one.draft, near)
@@ -172,19 +174,28 @@ class Writer:
     def read(self, ids: Sequence[NoteId], progress: Progress | None = None) -> int:
         """Let the analyst read stored notes; how many were. Those it cannot read stay pending.
 
-        A model that is down is asked once: after the first failure the rest is left for later.
+        A model that is down is asked once: after that the rest is left for later. Notes whose
+        reading failed before are read one at a time, so that one cannot spoil the others again.
         """
-        done = 0
-        size = max(1, self._analyst.batch)
-        for start in range(0, len(ids), size):
-            notes = [note for note in self._store.notes(ids[start : start + size]).values() if note.state == "pending"]
-            read = self._read_batch(self._with_vectors(notes))
-            done += read
-            if read < len(notes):
+        done = seen = 0
+        for batch in self._batches(ids):
+            notes = self._with_vectors([note for note in self._store.notes(batch).values() if note.state == "pending"])
+            answered, read = self._read_batch(notes)
+            done, seen = done + read, seen + len(batch)
+            if not answered:
                 break
             if progress:
-                progress(min(start + size, len(ids)), len(ids))
+                progress(seen, len(ids))
         return done
+
+    def _batches(self, ids: Sequence[NoteId]) -> Iterator[list[NoteId]]:
+        size = max(1, self._analyst.batch)
+        for start in range(0, len(ids), size):
+            some = list(ids[start : start + size])
+            failed = [note.id for note in self._store.notes(some).values() if note.error]
+            fresh = [note_id for note_id in some if note_id not in failed]
+            yield from ([fresh] if fresh else [])
+            yield from ([note_id] for note_id in failed)
 
     def _with_vectors(self, notes: Sequence[Note]) -> list[Note]:
         """Embed notes that were stored while the embedder was down."""
@@ -200,19 +211,27 @@ class Writer:
         self._recall.forget()
         return list(self._store.notes([note.id for note in notes]).values())
 
-    def _read_batch(self, notes: Sequence[Note]) -> int:
+    def _read_batch(self, notes: Sequence[Note]) -> tuple[bool, int]:
+        """Whether the model answered at all, and how many notes were read."""
         if not notes:
-            return 0
+            return True, 0
         pages = [self._stored_page(note) for note in notes]
         try:
-            readings = self._analyst.read(pages)
+            readings: Sequence[Reading | ReplyInvalid] = self._analyst.read(pages)
+        except ReplyInvalid as error:
+            readings = [error] + [ReplyInvalid(str(error)) for _ in pages[1:]]
         except (ModelError, OSError) as error:
-            log.warning("%s did not read %d notes, they stay pending: %s", self._analyst.name, len(notes), error)
-            self._note_error(notes, str(error))
-            return 0
-        for page, reading in zip(pages, readings, strict=True):
-            self._write_reading(page, reading)
-        return len(notes)
+            log.warning("%s cannot be asked, %d notes stay pending: %s", self._analyst.name, len(notes), error)
+            for note in notes:
+                self._note_error(note, error)
+            return False, 0
+        for note, page, reading in zip(notes, pages, readings, strict=True):
+            if isinstance(reading, ReplyInvalid):
+                log.warning("%s did not read note %s, it stays pending: %s", self._analyst.name, note.id, reading)
+                self._note_error(note, reading)
+            else:
+                self._write_reading(page, reading)
+        return True, sum(isinstance(reading, Reading) for reading in readings)
 
     def _stored_page(self, note: Note) -> Page:
         assert note.vector is not None
@@ -233,11 +252,15 @@ class Writer:
             if self._apply(note.space, changes, self._analyst.name, reason, None, reading, attempt):
                 return
 
-    def _note_error(self, notes: Sequence[Note], error: str) -> None:
-        for note in notes:
-            if note.error != error:
-                change = ReviseNote(note.id, note.revision, {"error": error}, "could not be read yet")
-                self._apply(note.space, [change], self._analyst.name, f"not read: {excerpt(error, 80)}", None, None, 0)
+    def _note_error(self, note: Note, error: Exception) -> None:
+        """Keep with the note why it could not be read, and what the attempt cost."""
+        cost = error.cost if isinstance(error, ReplyInvalid) else None
+        if note.error == str(error) and cost is None:
+            return
+        change = ReviseNote(note.id, note.revision, {"error": str(error)}, "could not be read yet")
+        reason = f"not read: {excerpt(str(error), 80)}"
+        with suppress(Conflict):  # somebody else has read or changed it meanwhile
+            self._store.apply([make_commit(note.space, [change], self._analyst.name, reason, cost=cost)], {})
 
 
 def _canonical(note: NoteId, reading: Reading, shown: Mapping[NoteId, Note]) -> NoteId:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from engramma.errors import ReplyInvalid
 from engramma.note import Draft, Neighbour, NoteId, Reading
 
 
@@ -26,5 +27,6 @@ class Analyst(Protocol):
     batch: int
     slow: bool
 
-    def read(self, pages: Sequence[Page]) -> list[Reading]:
-        """One reading a page, in order. Raises ModelError when there is no answer to be had."""
+    def read(self, pages: Sequence[Page]) -> Sequence[Reading | ReplyInvalid]:
+        """One reading a page, in order, or why one page has none. Raises ModelError (or OSError) when
+        there is no answer to be had, ReplyInvalid when it is of no use for any page."""

@@ -70,7 +70,31 @@ _ZH_TASTE = re.compile(
     rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱|不想)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
 )
 _PRONOUNS = frozenset({"i", "we", "我", "我们", ""})
-_NOT_NAMES = frozenset("they she he it this that there what who everyone people you the a when where if and but so then".split())
+_NOT_NAMES = frozenset(
+    [
+        "they",
+        "she",
+        "he",
+        "it",
+        "this",
+        "that",
+        "there",
+        "what",
+        "who",
+        "everyone",
+        "people",
+        "you",
+        "the",
+        "a",
+        "when",
+        "where",
+        "if",
+        "and",
+        "but",
+        "so",
+        "then",
+    ]
+)
 
 
 def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:

@@ -106,7 +106,9 @@ def _fix(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkPro
     if len(neighbour.shared) < 2 or neighbour.likeness < _SOMEWHAT:
         return None
     words = ", ".join(neighbour.shared[:4])
-    return LinkProposal(neighbour.note.id, "solves", _say(page, f"reports the fix: both name {words}", f"说明已解决，都提到{words}"), 0.9)
+    return LinkProposal(
+        neighbour.note.id, "solves", _say(page, f"reports the fix: both name {words}", f"说明已解决，都提到{words}"), 0.9
+    )
 
 
 def _nearly_same(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:

@@ -43,4 +43,4 @@ def topics(text: str, most: int = MOST) -> tuple[str, ...]:
 def translations() -> dict[str, str]:
     """Each tag of the lexicon in the other language."""
     _, names = _lexicon()
-    return {zh: en for en, zh in names} | {en: zh for en, zh in names}
+    return {zh: en for en, zh in names} | dict(names)

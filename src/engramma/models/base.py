@@ -37,7 +37,9 @@ class Embedder(Protocol):
     """Text to vectors: float32 of shape (n, dimensions); unit length is made sure of by us."""
 
     name: str
-    dimensions: int
+
+    @property
+    def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray: ...
 

@@ -44,7 +44,9 @@ class _Server:
         try:
             yield
         except openai.APITimeoutError as error:
-            raise ModelTimeout(f"{self.name} did not answer within {self._settings['timeout']:.0f} s, also after retries") from error
+            raise ModelTimeout(
+                f"{self.name} did not answer within {self._settings['timeout']:.0f} s, also after retries"
+            ) from error
         except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
             raise ModelUnavailable(f"{self.name} cannot be used now ({error}); is the server running?") from error
         except openai.APIError as error:

@@ -119,9 +119,7 @@ class Store(Protocol):
     def changed(self, space: Space, after: int) -> list[NoteId]:
         """The notes of a space that commits after ``after`` touched."""
 
-    def index_rows(
-        self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None
-    ) -> Iterator[IndexRow]:
+    def index_rows(self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None) -> Iterator[IndexRow]:
         """What an index needs: of the whole space, or of some notes. Merged and archived included."""
 
     def by_key(self, space: Space, key: str) -> NoteId | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
+_GONE = "NOT EXISTS (SELECT 1 FROM note WHERE id = {} AND state <> 'archived')"
 _CHECKS = (
-    ("SELECT source || ' -> ' || target FROM link WHERE NOT EXISTS (SELECT 1 FROM note WHERE id = source AND state <> 'archived') "
-     "OR NOT EXISTS (SELECT 1 FROM note WHERE id = target AND state <> 'archived')",
+    (f"SELECT source || ' -> ' || target FROM link WHERE {_GONE.format('source')} OR {_GONE.format('target')}",
      "link {} points to a note that is gone"),
     ("SELECT l.source || ' -> ' || l.target FROM link l JOIN note s ON s.id = l.source JOIN note t ON t.id = l.target "
      "WHERE s.space <> t.space OR s.space <> l.space",

@@ -43,7 +43,7 @@ def _check_folder(path: str) -> None:
         raise StoreError(f"{path!r} is a folder: give the path of a file in it, such as {str(place / 'memory.db')!r}")
     if not place.parent.is_dir():
         raise StoreError(f"there is no folder {str(place.parent)!r} to keep {place.name!r} in: create it first")
-    if place.exists() and not os.access(place, os.W_OK) or not os.access(place.parent, os.W_OK):
+    if (place.exists() and not os.access(place, os.W_OK)) or not os.access(place.parent, os.W_OK):
         raise StoreReadOnly(f"{path!r} cannot be written: a memory needs write permission for its file and folder")
 
 

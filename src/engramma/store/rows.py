@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any, Protocol
 
 from engramma.commit import ArchiveNote, Change, DropLink, PutLink, PutNote, RemoveNote, ReviseNote
 from engramma.errors import InvalidInput
@@ -17,7 +17,15 @@ NOTE_COLUMNS = (
     "expires_at", "metadata", "given", "error", "revision",
 )  # fmt: skip
 LINK_COLUMNS = ("source", "target", "kind", "reason", "strength", "revision")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Row(Protocol):
+    """Anything with columns by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -90,7 +98,7 @@ def _offset(moment: datetime) -> int:
     return int(offset.total_seconds()) if offset else 0
 
 
-def row_note(row: Mapping[str, Any], **more: Any) -> Note:
+def row_note(row: Row, **more: Any) -> Note:
     """The note of a row with NOTE_COLUMNS."""
     return Note(
         id=NoteId(row["id"]), space=key_space(row["space"]), content=row["content"],
@@ -106,7 +114,7 @@ def row_note(row: Mapping[str, Any], **more: Any) -> Note:
     )  # fmt: skip
 
 
-def row_link(row: Mapping[str, Any]) -> Link:
+def row_link(row: Row) -> Link:
     """The link of a row with LINK_COLUMNS."""
     return Link(NoteId(row["source"]), NoteId(row["target"]), *(row[name] for name in LINK_COLUMNS[2:]))
 
@@ -162,7 +170,7 @@ def change_row(change: Change) -> tuple[str, str, str | None, str]:
             return "DropLink", change.source, change.target, to_json(body)
 
 
-def row_change(row: Mapping[str, Any], note: Note | None) -> Change:
+def row_change(row: Row, note: Note | None) -> Change:
     """The change of a log row; ``note`` is the first revision, for a PutNote that is still there."""
     body, note_id, other = json.loads(row["body"]), NoteId(row["note"]), row["other"]
     match row["kind"]:

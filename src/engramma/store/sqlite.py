@@ -93,7 +93,9 @@ class SqliteStore:
 
     def _mean_vectors(self, db: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> dict[str, np.ndarray]:
         revisions = {row["id"]: row["revision"] for row in rows}
-        text = f"SELECT note, revision, data FROM vector WHERE model = {_model(db)} AND note IN ({{}}) ORDER BY note, revision, part"
+        text = (
+            f"SELECT note, revision, data FROM vector WHERE model = {_model(db)} AND note IN ({{}}) ORDER BY note, revision, part"
+        )
         means = {}
         for (note, revision), group in groupby(_by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
             if revision <= revisions[note]:  # the newest content not after the note's revision wins
@@ -162,9 +164,7 @@ class SqliteStore:
             rows = db.execute(text, (after, space_key(space))).fetchall()
         return list(dict.fromkeys(NoteId(note) for row in rows for note in row if note is not None))
 
-    def index_rows(
-        self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None
-    ) -> Iterator[IndexRow]:
+    def index_rows(self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None) -> Iterator[IndexRow]:
         with self._open() as db:
             text = f"SELECT n.num, {_NOTE} FROM {_then('note', ['num', *NOTE_COLUMNS], as_of)} n WHERE n.space = ?"
             if ids is None:
@@ -280,7 +280,9 @@ class SqliteStore:
             cost = db.execute(f"SELECT {sums} FROM commit_log{where}", values).fetchone()
             pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
             size = db.execute(pages).fetchone()[0]
-        return Totals({str(state): count for state, count in notes.items()}, links, *cost, size)
+        commits, calls, tokens_in, tokens_out = cost
+        by_state = {str(state): count for state, count in notes.items()}
+        return Totals(by_state, links, commits, calls, tokens_in, tokens_out, size)
 
     def use(self, uses: Mapping[NoteId, int], at: datetime) -> None:
         text = (

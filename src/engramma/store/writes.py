@@ -128,7 +128,9 @@ def _remove(writing: Writing, change: RemoveNote) -> Change:
     for table, column in (("note", "id"), ("note_history", "id"), ("vector", "note"), ("note_use", "note")):
         db.execute(f"DELETE FROM {table} WHERE {column} = ?", (note,))
     seqs = "SELECT seq FROM change WHERE note = :note OR other = :note"
-    db.execute(f"UPDATE commit_log SET reason = '(content removed for good)', dropped = '[]' WHERE seq IN ({seqs})", {"note": note})
+    db.execute(
+        f"UPDATE commit_log SET reason = '(content removed for good)', dropped = '[]' WHERE seq IN ({seqs})", {"note": note}
+    )
     db.execute("UPDATE change SET body = '{}' WHERE note = :note OR other = :note", {"note": note})
     return change
 
