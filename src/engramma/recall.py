@@ -203,7 +203,7 @@ class Recall:
             if len(index):
                 asked = question(text[:QUERY_CHARACTERS], vector, passage=True)
                 near = neighbours(index, asked, self.background(), k, leave_out)
-        return as_neighbours(near, self._store.notes([found.note for found in near]))
+        return as_neighbours(near, self._store.notes([found.note for found in near], vectors=False))
 
 
 def _hit(found: _Found, asked: Question, notes: dict[NoteId, Note]) -> Hit:

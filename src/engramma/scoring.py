@@ -195,13 +195,18 @@ def choose(
 def near_copies(index: SpaceIndex, background: Background) -> Callable[[int, int], bool]:
     """A test whether two rows say the same thing: near in meaning, and sharing their words."""
 
+    words: dict[int, set[int]] = {}
+
     def same(first: int, second: int) -> bool:
+        for row in (first, second):
+            if row not in words:
+                words[row] = index.words_of(row)
+        mine, other = words[first], words[second]
+        if len(mine & other) < _COPY_WORDS * max(1, min(len(mine), len(other))):
+            return False
         a, b = index.vectors.view[first], index.vectors.view[second]
         zero = float(background.zero(a)[index.language.view[second]])
-        if (float(a @ b) - zero) / max(1 - zero, 1e-6) < _COPY_COSINE:
-            return False
-        mine, other = index.words_of(first), index.words_of(second)
-        return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
+        return (float(a @ b) - zero) / max(1 - zero, 1e-6) >= _COPY_COSINE
 
     return same
 

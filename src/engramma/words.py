@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _HAN = re.compile(f"[{_CJK}]")
@@ -87,9 +87,19 @@ def term_of(token: str) -> str:
     return stem(token.removesuffix("'s"))
 
 
-def terms(text: str) -> list[str]:
+_CACHED = 2000  # characters up to which a text's terms are kept: a turn is compared many times
+
+
+def terms(text: str) -> Sequence[str]:
     """The index terms of a text in order, with repeats: stems and Chinese words, no stop words."""
-    return [term_of(token) for token in tokens(text) if not is_stop(token) and token.strip("_")]
+    return _kept_terms(text) if len(text) <= _CACHED else _terms(text)
+
+
+def _terms(text: str) -> tuple[str, ...]:
+    return tuple(term_of(token) for token in tokens(text) if not is_stop(token) and token.strip("_"))
+
+
+_kept_terms = lru_cache(maxsize=4096)(_terms)
 
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n+")

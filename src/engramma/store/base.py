@@ -98,8 +98,8 @@ class Store(Protocol):
         or a link to a note that is not there, UnknownId; then nothing at all was written.
         """
 
-    def notes(self, ids: Iterable[NoteId], as_of: int | None = None) -> dict[NoteId, Note]:
-        """The notes that exist, archived ones included, with links and vectors."""
+    def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
+        """The notes that exist, archived ones included, with links, use counts and, if asked, vectors."""
 
     def find(self, query: Query) -> list[Note]:
         """Notes in the order they were added, without links and vectors."""
@@ -117,7 +117,8 @@ class Store(Protocol):
         """The newest commit not after a moment; 0 before the first."""
 
     def changed(self, space: Space, after: int) -> list[NoteId]:
-        """The notes of a space that commits after ``after`` touched."""
+        """The notes of a space that commits after ``after`` put, revised, archived or removed, or that a
+        ``supersedes`` link came to or left: those whose index rows may differ."""
 
     def index_rows(self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None) -> Iterator[IndexRow]:
         """What an index needs: of the whole space, or of some notes. Merged and archived included."""

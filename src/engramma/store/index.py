@@ -90,6 +90,7 @@ class SpaceIndex:
         self.slot = _Grown("i4")
         self.language = _Grown("i1")
         self.asks = _Grown("i1")
+        self.revision = _Grown("i4")
         self.lengths = _Grown("f4")
         self.speakers: dict[str, int] = {}
         self._words: list[array[int]] = []
@@ -125,7 +126,7 @@ class SpaceIndex:
             grown.append(value)
         for grown, value in ((self.expires, np.inf), (self.speaker, -1), (self.slot, -1)):
             grown.append(value)
-        for grown in (self.language, self.asks):
+        for grown in (self.language, self.asks, self.revision):
             grown.append(0)
         self._words.append(array("i"))
         self.vectors.append(np.zeros(self.dimensions, "f4"))
@@ -137,7 +138,9 @@ class SpaceIndex:
 
     def _set_vectors(self, row: int, entry: IndexRow) -> bool:
         note, pieces = entry.note, entry.vectors
-        self._set_words(row, note)
+        if self.revision.view[row] != note.revision:
+            self._set_words(row, note)
+            self.revision.view[row] = note.revision
         self.status.view[row] = _STATES.get(note.state, SUPERSEDED if entry.superseded else VISIBLE)
         self.at.view[row] = note.at.timestamp()
         self.language.view[row] = is_chinese(note.content)

@@ -75,20 +75,20 @@ class SqliteStore:
             model = _model(db)
             return [write_commit(db, commit, vectors, model) for commit in commits]
 
-    def notes(self, ids: Iterable[NoteId], as_of: int | None = None) -> dict[NoteId, Note]:
+    def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
         wanted = list(dict.fromkeys(ids))
         with self._open() as db:
             table = _then("note", ["num", *NOTE_COLUMNS], as_of)
             rows = _by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.id IN ({{}})", wanted)
             linked = _grouped(self.links(wanted, as_of))
-            vectors = self._mean_vectors(db, rows)
+            means = self._mean_vectors(db, rows) if vectors else {}
             uses = {row["note"]: row for row in _by_ids(db, "SELECT * FROM note_use WHERE note IN ({})", wanted)}
         found = {}
         for row in rows:
             use = uses.get(row["id"])
             more = {"uses": use["uses"], "used_at": instant(use["used_at"])} if use else {}
             note_links = tuple(linked.get(row["id"], ()))
-            found[NoteId(row["id"])] = row_note(row, links=note_links, vector=vectors.get(row["id"]), **more)
+            found[NoteId(row["id"])] = row_note(row, links=note_links, vector=means.get(row["id"]), **more)
         return found
 
     def _mean_vectors(self, db: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> dict[str, np.ndarray]:
@@ -157,8 +157,8 @@ class SqliteStore:
 
     def changed(self, space: Space, after: int) -> list[NoteId]:
         text = (
-            "SELECT c.note, c.other FROM change c JOIN commit_log l ON l.seq = c.seq "
-            "WHERE c.seq > ? AND l.space = ? ORDER BY c.seq, c.ord"
+            "SELECT c.note, c.other FROM change c JOIN commit_log l ON l.seq = c.seq WHERE c.seq > ? AND l.space = ? "
+            "AND (c.kind NOT IN ('PutLink', 'DropLink') OR c.body LIKE '%\"supersedes\"%') ORDER BY c.seq, c.ord"
         )
         with self._open() as db:
             rows = db.execute(text, (after, space_key(space))).fetchall()
@@ -173,7 +173,7 @@ class SqliteStore:
                 found = _by_ids(db, text.replace("?", "{space}") + " AND n.id IN ({})", list(ids), space_key(space))
                 rows = sorted(found, key=lambda row: row["num"])
             vectors = self._piece_vectors(db, space, ids)
-            replaced = self._superseded(db, space, as_of)
+            replaced = self._superseded(db, space, as_of) if ids is None else self._superseded_of(db, ids, as_of)
         for row in rows:
             kept = [group for revision, group in vectors.get(row["id"], ()) if revision <= row["revision"]]
             data = np.frombuffer(b"".join(kept[-1]), "<f4").reshape(len(kept[-1]), -1) if kept else _NOTHING
@@ -198,6 +198,11 @@ class SqliteStore:
         table = _then("link", [*LINK_COLUMNS, "space"], as_of)
         text = f"SELECT target FROM {table} WHERE kind = 'supersedes' AND space = ?"
         return {row[0] for row in db.execute(text, (space_key(space),))}
+
+    def _superseded_of(self, db: sqlite3.Connection, ids: Sequence[NoteId], as_of: int | None) -> set[str]:
+        table = _then("link", LINK_COLUMNS, as_of)
+        text = f"SELECT target FROM {table} WHERE kind = 'supersedes' AND target IN ({{}})"
+        return {row[0] for row in _by_ids(db, text, ids)}
 
     def by_key(self, space: Space, key: str) -> NoteId | None:
         text = "SELECT id FROM note WHERE space = ? AND key = ? AND state <> 'archived'"

@@ -1,0 +1,122 @@
+"""Commits and revisions for people: what was, and what is since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from engramma.cli.screen import Screen, plain
+from engramma.cli.views import title
+
+if TYPE_CHECKING:
+    from engramma.commit import Change, Commit
+    from engramma.memory import Memory
+    from engramma.note import Link, Note
+
+_COMPARED = ("content", "context", "keywords", "tags", "category", "importance", "level", "state", "pinned", "valid_until",
+             "expires_at", "speaker", "session", "at", "metadata", "key", "error")  # fmt: skip
+
+
+def notes_of(memory: Memory, commits: Iterable[Commit]) -> dict[str, Note]:
+    """The notes that commits touch, as they are now; those removed for good are missing."""
+    from engramma.errors import UnknownId
+
+    found: dict[str, Note] = {}
+    for note_id in dict.fromkeys(note for commit in commits for note in commit.notes()):
+        try:
+            found[note_id] = memory.get(note_id)
+        except UnknownId:
+            continue
+    return found
+
+
+def commit_line(screen: Screen, commit: Commit) -> None:
+    """A commit on one line of the log."""
+    cost = f"  {commit.tokens.total} tokens" if commit.tokens.total else ""
+    screen.cut((commit.id, "yellow"), "  ", (f"{commit.at.astimezone():%Y-%m-%d %H:%M}", "dim"), "  ",
+               (commit.actor, "bold"), "  ", commit.reason, (cost, "dim"))  # fmt: skip
+
+
+def commit_card(screen: Screen, commit: Commit, notes: Mapping[str, Note]) -> None:
+    """A commit whole: each change with what it replaced."""
+    screen.line(("commit ", "dim"), (commit.id, "yellow"), ("  by ", "dim"), (commit.actor, "bold"),
+                (f"  {commit.at.astimezone():%Y-%m-%d %H:%M:%S}", "dim"))  # fmt: skip
+    screen.line(commit.reason, indent=2)
+    if commit.tokens.calls:
+        spent = commit.tokens
+        screen.line((f"{spent.calls} calls, {spent.tokens_in} tokens in, {spent.tokens_out} out", "dim"), indent=2)
+    for part in commit.dropped:
+        screen.line(("left out  ", "dim"), part, indent=2, hang=10)
+    for change in commit.changes:
+        change_lines(screen, change, notes)
+
+
+def change_lines(screen: Screen, change: Change, notes: Mapping[str, Note], indent: int = 2) -> None:
+    """One change: what kind, of which note, why, and each field before and after."""
+    from engramma.commit import ArchiveNote, DropLink, PutLink, PutNote, RemoveNote, ReviseNote
+
+    match change:
+        case PutNote(note=note):
+            screen.line(("added     ", "green"), f"“{title(note)}”", (f"  {note.id}", "cyan"), indent=indent, hang=10)
+        case ReviseNote(note=note_id, before=before, after=after):
+            _head(screen, "revised", "yellow", note_id, change.reason, notes, indent)
+            differences(screen, before, after, indent + 10)
+        case ArchiveNote(note=note_id):
+            _head(screen, "archived", "red", note_id, change.reason, notes, indent)
+        case RemoveNote(note=note_id):
+            _head(screen, "removed", "red", note_id, change.reason, notes, indent)
+        case PutLink(link=link, before=old):
+            _link(screen, "linked", "green", link, notes, indent)
+            if old is not None:
+                screen.line((f"before: strength {old.strength:.2f} {old.reason}", "dim"), indent=indent + 10)
+        case DropLink(source=source, target=target, kind=kind, before=old):
+            _drop(screen, source, target, kind, old, notes, indent)
+
+
+def _head(
+    screen: Screen, verb: str, style: str, note_id: str, reason: str, notes: Mapping[str, Note], indent: int
+) -> None:  # fmt: skip
+    why = f"  {reason}" if reason else ""
+    screen.line((f"{verb:<10}", style), _named(note_id, notes), (why, "dim"), (f"  {note_id}", "cyan"), indent=indent, hang=10)
+
+
+def _link(screen: Screen, verb: str, style: str, link: Link, notes: Mapping[str, Note], indent: int) -> None:
+    ends = f"{_named(link.source, notes)} → {_named(link.target, notes)}"
+    screen.line((f"{verb:<10}", style), (f"{link.kind} {link.strength:.2f}  ", "magenta"), ends, (f"  {link.reason}", "dim"),
+                indent=indent, hang=10)  # fmt: skip
+
+
+def _drop(
+    screen: Screen, source: str, target: str, kind: str, old: Link | None, notes: Mapping[str, Note], indent: int
+) -> None:  # fmt: skip
+    was = f"  was: {old.reason}" if old and old.reason else ""
+    ends = f"{_named(source, notes)} → {_named(target, notes)}"
+    screen.line(("unlinked  ", "red"), (f"{kind}  ", "magenta"), ends, (was, "dim"), indent=indent, hang=10)
+
+
+def _named(note_id: str, notes: Mapping[str, Note]) -> str:
+    return f"“{title(notes[note_id])}”" if note_id in notes else f"{note_id} (removed for good)"
+
+
+def note_differences(screen: Screen, before: Note, after: Note, indent: int = 2) -> None:
+    """The fields in which two revisions of a note differ."""
+    old = {name: getattr(before, name) for name in _COMPARED}
+    new = {name: getattr(after, name) for name in _COMPARED}
+    differences(screen, old, new, indent)
+
+
+def differences(screen: Screen, before: Mapping[str, Any], after: Mapping[str, Any], indent: int = 2) -> None:
+    """Fields that changed, each as it was and as it is."""
+    for name, new in after.items():
+        old = before.get(name)
+        if _shown(old) == _shown(new):
+            continue
+        screen.line((f"{name:<12}", "dim"), ("− ", "red"), (_shown(old), "red"), indent=indent, hang=14)
+        screen.line((" " * 12, "dim"), ("+ ", "green"), (_shown(new), "green"), indent=indent, hang=14)
+
+
+def _shown(value: Any) -> str:
+    value = plain(value)
+    if isinstance(value, list):
+        return ", ".join(str(item.get("text", item) if isinstance(item, dict) else item) for item in value) or "none"
+    return "none" if value in (None, "", {}) else str(value)

@@ -1,0 +1,73 @@
+"""``engramma log`` and ``history``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engramma.cli.opening import note_id, opened
+from engramma.cli.read import Id
+from engramma.cli.search import Json
+
+if TYPE_CHECKING:
+    from engramma.store import Revision
+
+
+def log(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option("-n", "--limit", metavar="N", help="How many commits; 0 for all.")] = 20,
+    note: Annotated[str | None, typer.Option("--note", metavar="ID", help="Only commits that touched this note.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="With every change, before and after.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the commits, newest first: who changed what, and why."""
+    from engramma.cli.changes import commit_card, commit_line, notes_of
+    from engramma.cli.screen import Screen, print_json
+    from engramma.cli.shapes import commit_json
+
+    with opened(ctx) as memory:
+        commits = memory.log(limit=limit or None, note=note_id(memory, note) if note else None)
+        notes = notes_of(memory, commits) if full and not as_json else {}
+    if as_json:
+        print_json([commit_json(commit) for commit in commits])
+        return
+    screen = Screen()
+    for number, commit in enumerate(commits):
+        if not full:
+            commit_line(screen, commit)
+            continue
+        if number:
+            screen.blank()
+        commit_card(screen, commit, notes)
+
+
+def history(ctx: typer.Context, name: Id, as_json: Json = False) -> None:
+    """Show every revision of a note, oldest first, and what each changed."""
+    from engramma.cli.screen import print_json
+    from engramma.cli.shapes import revision_json
+
+    with opened(ctx) as memory:
+        revisions = memory.history(note_id(memory, name))
+    if as_json:
+        print_json([revision_json(revision) for revision in revisions])
+    else:
+        _show(revisions)
+
+
+def _show(revisions: Sequence[Revision]) -> None:
+    from engramma.cli.changes import note_differences
+    from engramma.cli.screen import Screen
+    from engramma.cli.views import described
+
+    screen = Screen()
+    screen.line((revisions[0].note.id, "cyan"), f"  {revisions[0].note.content}")
+    for number, revision in enumerate(revisions):
+        screen.blank()
+        screen.line((f"revision {revision.revision}", "bold"), (f"  {revision.at.astimezone():%Y-%m-%d %H:%M}", "dim"),
+                    f"  {revision.actor}: {revision.reason}", (f"  {revision.commit.id}", "yellow"))  # fmt: skip
+        if number == 0:
+            described(screen, revision.note)
+        else:
+            note_differences(screen, revisions[number - 1].note, revision.note)
