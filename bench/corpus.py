@@ -17,19 +17,32 @@ _NAMES = ("Ana", "Ben", "Chen", "Dora", "Emil", "小夏")
 
 
 def turns(count: int, seed: int = 7) -> list[dict[str, Any]]:
-    """``count`` different turns of about twenty words in sessions of twenty, recombined from the sample diary."""
+    """``count`` different turns of about twenty words in sessions of twenty, of the sample diary's words and a long tail of rare ones."""
     lines = (files("engramma") / "sample" / "diary.jsonl").read_text("utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
-    english = [text for text in texts if text.isascii()]
-    chinese = [text for text in texts if not text.isascii()]
+    english = [word for text in texts if text.isascii() for word in text.split()]
+    chinese = [clause for text in texts if not text.isascii() for clause in text.rstrip("。").split("，")]
     rng = random.Random(seed)
+    rare = _rare_words(random.Random(1))
     made = []
     for number in range(count):
-        pool = english if number % 5 else chinese
-        first, second = rng.choice(pool).split(), rng.choice(pool).split()
-        words = first[: len(first) // 2 + 1] + second[len(second) // 2 :] + [f"item{number % 997}"]
-        made.append({"content": " ".join(words), "speaker": _NAMES[number // 20 % 6], "session": f"s{number // 20}"})
+        if number % 5 == 0:
+            content = "，".join(rng.sample(chinese, 3)) + rng.choice(rare) + "。"
+        else:
+            words = rng.sample(english, rng.randint(8, 20)) + rng.choices(rare, weights=_ZIPF, k=rng.randint(3, 7))
+            rng.shuffle(words)
+            content = " ".join(words).capitalize() + "."
+        made.append({"content": content, "speaker": _NAMES[number // 20 % 6], "session": f"s{number // 20}"})
     return made
+
+
+_ZIPF = [1 / (rank + 10) for rank in range(5000)]
+
+
+def _rare_words(rng: random.Random) -> list[str]:
+    """Five thousand made-up words: real chat has a long tail of names and things."""
+    syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+    return ["".join(rng.sample(syllables, rng.randint(2, 4))) for _ in range(5000)]
 
 
 class LookupEmbedder:

@@ -8,12 +8,14 @@ No model is called here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
+from engramma.analysts.topics import asked_tags
 from engramma.background import Background
 from engramma.note import Neighbour, Note, NoteId, Why
 from engramma.store.index import ARCHIVED, K1, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
@@ -38,13 +40,16 @@ class Weights:
     """For longer notes, per unit of ln(1 + terms)."""
     question: float = 0.8
     """Against notes that are questions themselves."""
-    middle: float = 5.8
-    """The sum at which relevance is one half."""
+    middle: float = 3.9
+    """The sum at which relevance is one half, in a space of one note."""
+    growth: float = 0.5
+    """What each unit of ln(1 + notes) adds to it: among more notes more look relevant by chance."""
     slope: float = 1.2
     """Sum per unit of the logistic."""
 
 
 WEIGHTS = Weights()
+TOPIC_WEIGHT = 0.5
 DEFAULT_CUT_OFF = 0.5
 SHARE_OF_BEST = 0.5
 """A hit has at least this share of the best hit's evidence, unless the cut-off is switched off."""
@@ -59,14 +64,18 @@ class Question:
     text: str
     vector: np.ndarray
     words: Mapping[str, float]
+    topics: Mapping[str, float] = field(default_factory=dict)
     names: frozenset[str] = frozenset()
     passage: bool = False
 
 
 def question(text: str, vector: np.ndarray, *, passage: bool = False) -> Question:
     """Read a question: its terms, and the words that may be a speaker's name."""
-    counts = dict.fromkeys(terms(text), 1.0)
-    return Question(text, vector, counts, frozenset(tokens(text)) if not passage else frozenset(), passage)
+    words = dict.fromkeys(terms(text), 1.0)
+    if passage:
+        return Question(text, vector, words, passage=True)
+    tags = {term: TOPIC_WEIGHT for tag in asked_tags(words) for term in terms(tag) if term not in words}
+    return Question(text, vector, words, tags, frozenset(tokens(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +90,18 @@ class Scores:
 
     def relevance(self, row: int) -> float:
         """The calibrated relevance of one note, 0 to 1."""
-        return relevance(float(self.total[row]))
+        return float(1 / (1 + np.exp(-np.clip((self.total[row] - _middle(len(self.total))) / WEIGHTS.slope, -30, 30))))
 
 
-def relevance(total: float) -> float:
-    """Logistic of summed evidence."""
-    return float(1 / (1 + np.exp(-np.clip((total - WEIGHTS.middle) / WEIGHTS.slope, -30, 30))))
+def _middle(notes: int) -> float:
+    return WEIGHTS.middle + WEIGHTS.growth * math.log1p(notes)
 
 
-def total_at(wanted: float) -> float:
-    """The inverse of ``relevance``: the sum that a cut-off asks for."""
+def total_at(wanted: float, notes: int) -> float:
+    """The sum of evidence that a cut-off asks for among so many notes; the inverse of ``relevance``."""
     if wanted <= 0:
-        return -np.inf
-    return np.inf if wanted >= 1 else WEIGHTS.middle + WEIGHTS.slope * float(np.log(wanted / (1 - wanted)))
+        return -math.inf
+    return math.inf if wanted >= 1 else _middle(notes) + WEIGHTS.slope * math.log(wanted / (1 - wanted))
 
 
 def score(index: SpaceIndex, asked: Question, background: Background, weights: Weights = WEIGHTS) -> Scores:
@@ -103,17 +111,21 @@ def score(index: SpaceIndex, asked: Question, background: Background, weights: W
     dense = (cosines - zero[language]) / background.spreads[language]
     likeness = np.clip((cosines - zero[language]) / np.maximum(1 - zero[language], 1e-6), 0, 1)
     named = [name for name in index.speakers if asked.names & _name_words(name)]
-    lexical = _lexical(index, _without_names(asked.words, named))
+    lexical = _lexical(index, _without_names(asked.words, named), asked.topics)
     own = dense + weights.words * lexical
     session = np.zeros_like(own) if asked.passage else _session_share(index, own, weights)
     total = own + session + _shape(index, named, own, weights)
     return Scores(dense, lexical, session, total, likeness)
 
 
-def _lexical(index: SpaceIndex, words: Mapping[str, float]) -> np.ndarray:
-    """BM25 as a share of the most that any note could have: 0 to 1."""
+def _lexical(index: SpaceIndex, words: Mapping[str, float], topics: Mapping[str, float]) -> np.ndarray:
+    """BM25 as a share of the most that the question's words could give: 0 to 1.
+
+    The names of the topics that the words point to ("live": home) count beside the words, for
+    notes tagged so in either language; they add nothing to what there is to be had.
+    """
     most = sum(weight * index.idf(term) for term, weight in words.items()) * (K1 + 1)
-    return index.bm25(dict(words)) / np.float32(max(most, 1e-6))
+    return index.bm25({**topics, **words}) / np.float32(max(most, 1e-6))
 
 
 def _session_share(index: SpaceIndex, own: np.ndarray, weights: Weights) -> np.ndarray:
@@ -169,7 +181,7 @@ def choose(
     index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, same: Callable[[int, int], bool]
 ) -> list[Pick]:
     """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
-    bar = total_at(cut_off)
+    bar = total_at(cut_off, len(index))
     rows = np.flatnonzero(allowed & (scores.total >= bar))
     if cut_off > 0 and len(rows):
         rows = rows[scores.total[rows] >= SHARE_OF_BEST * float(scores.total[rows].max())]

@@ -25,6 +25,7 @@ MOST_LINKS = 5
 _ALIKE = 0.85  # share of words in common for "nearly the same words"
 _NEAR = 0.62  # likeness that links notes with one rare word in common
 _SOMEWHAT = 0.40  # likeness that links notes with two
+_HUB = 24  # related links after which a note is left alone
 _CLOSE = 0.72  # likeness that links notes with none
 
 
@@ -126,10 +127,15 @@ def _numbers(text: str) -> list[str]:
     return sorted(re.findall(r"\d+", text[:4000]))
 
 
+def _is_hub(neighbour: Neighbour) -> bool:
+    """Whether a note has so many related ones that one more would say nothing, and slow each add."""
+    return sum(link.kind == "related" for link in neighbour.note.links) >= _HUB
+
+
 def _related(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
     shared, likeness = [word for word in neighbour.shared if not is_plain(word)], neighbour.likeness
     enough = (len(shared) >= 2 and likeness >= _SOMEWHAT) or (len(shared) == 1 and likeness >= _NEAR)
-    if not enough and likeness < _CLOSE:
+    if (not enough and likeness < _CLOSE) or _is_hub(neighbour):
         return None
     strength = round(min(0.9, 0.6 * likeness + 0.1 * min(len(shared), 4)), 2)
     words = ", ".join(shared[:4])

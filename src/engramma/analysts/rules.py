@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from engramma.analysts import acts
 from engramma.analysts.base import Page
+from engramma.analysts.facts import facts
 from engramma.analysts.keywords import keywords
 from engramma.analysts.linking import decide_links, restated
-from engramma.analysts.topics import topics
+from engramma.analysts.topics import tag_name, topics
 from engramma.dates import said_dates
 from engramma.note import Draft, LinkProposal, Neighbour, NeighbourChange, Note, NoteId, Reading, unique
 from engramma.words import is_chinese, terms
@@ -31,10 +32,20 @@ class RuleAnalyst:
 def describe(draft: Draft) -> Reading:
     """What the draft says of itself (the paper's K, G and X): nothing about other notes."""
     name = acts.act(draft.content)
-    words, tags = keywords(draft.content), topics(draft.content)
+    words = keywords(draft.content)
+    tags = unique(_fact_tags(draft), topics(draft.content))
     weight = acts.importance(draft.content, name, len(set(terms(draft.content[:4000]))))
     context = _context(draft, name, unique(draft.keywords, words), unique(draft.tags, tags))
     return Reading(words, tags, context, name, weight, said_dates(draft.content[:20_000], draft.at))
+
+
+_TAG_OF = {"home": "home", "employer": "job", "job": "job"}
+
+
+def _fact_tags(draft: Draft) -> tuple[str, ...]:
+    """The topics of the plain facts that a draft states."""
+    found = [_TAG_OF[fact.attribute] for fact in facts(draft.content, draft.speaker) if fact.attribute in _TAG_OF]
+    return tuple(tag_name(topic, is_chinese(draft.content)) for topic in dict.fromkeys(found))
 
 
 def _context(draft: Draft, name: str, words: Sequence[str], tags: Sequence[str]) -> str:

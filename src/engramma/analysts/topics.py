@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -25,6 +26,29 @@ def _lexicon() -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
         for word in {stem(word) for word in topic["en_words"]} | set(topic["zh_words"]):
             topics_of.setdefault(word, []).append(number)
     return topics_of, [(topic["name"], topic["zh"]) for topic in data["topic"]]
+
+
+@cache
+def _asked() -> dict[str, set[int]]:
+    """Topics by the words that point to them in a question."""
+    data = tomllib.loads((files("engramma.analysts") / "topics.toml").read_text("utf-8"))
+    found: dict[str, set[int]] = {}
+    for number, topic in enumerate(data["topic"]):
+        for word in topic.get("asks", ()):
+            found.setdefault(stem(word), set()).add(number)
+    return found
+
+
+def asked_tags(words: Iterable[str]) -> tuple[str, ...]:
+    """The tags, in both languages, of the topics that a question's terms point to."""
+    topics_of, names = _lexicon()
+    numbers = {number for word in words for number in (*topics_of.get(word, ()), *_asked().get(word, ()))}
+    return tuple(name for number in sorted(numbers) for name in names[number])
+
+
+def tag_name(topic: str, chinese: bool) -> str:
+    """A topic's tag in the language wanted."""
+    return translations()[topic] if chinese else topic
 
 
 def topics(text: str, most: int = MOST) -> tuple[str, ...]:

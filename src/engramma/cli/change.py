@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from engramma.cli.group import NOTHING_FOUND, complain
 from engramma.cli.opening import commit_named, note_id, opened
 from engramma.cli.read import Id
 from engramma.cli.search import Json
+from engramma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from engramma.commit import Commit
@@ -90,7 +92,11 @@ def _agreed(notes: list[Note], purge: bool) -> bool:
     for note in notes:
         typer.echo(f"{note.id}  {clean(title(note))}", err=True)
     verb = "Remove for good, without a way back" if purge else "Delete"
-    return typer.confirm(f"{verb}?", err=True)
+    typer.echo(f"{verb}? [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise InvalidInput("nobody answered: give --yes to delete without a question")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _show_commits(commits: list[Commit], verb: str) -> None:

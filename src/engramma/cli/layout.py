@@ -31,7 +31,7 @@ def layout(graph: Any) -> Layout:
     corners, width, height = shelves(sides)
     places: dict[str, Point] = {}
     for group, side, (left, bottom) in zip(groups, sides, corners, strict=True):
-        for note, (x, y) in _within(_springs(plain.subgraph(sorted(group))), side).items():
+        for note, (x, y) in _within(_springs(plain.subgraph(group)), side).items():
             places[note] = (left + x, bottom + y)
     return Layout(places, width, height)
 
@@ -51,7 +51,10 @@ def _undirected(graph: Any) -> Any:
 def _springs(group: Any) -> dict[str, Point]:
     import networkx
 
-    found = networkx.spring_layout(group, k=3.2 / len(group) ** 0.5, iterations=400, seed=7)
+    ordered = networkx.Graph()  # a subgraph's own order is that of a set, another in every run
+    ordered.add_nodes_from(sorted(group))
+    ordered.add_edges_from(sorted(group.edges(data=True), key=lambda edge: sorted(edge[:2])))
+    found = networkx.spring_layout(ordered, k=3.2 / len(group) ** 0.5, iterations=400, seed=7)
     return {note: (float(x), float(y)) for note, (x, y) in found.items()}
 
 

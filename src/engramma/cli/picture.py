@@ -17,9 +17,8 @@ _WIDEST = 26.0  # inches
 _MARGIN = 0.8  # inches
 _LEGEND = 1.0  # inches
 _FONT = 7.5  # points
-_CHINESE = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "Microsoft YaHei", "PingFang SC",
-            "Hiragino Sans GB", "Heiti SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Noto Sans CJK JP",
-            "Droid Sans Fallback", "Arial Unicode MS")  # fmt: skip
+_CHINESE = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans", "Microsoft YaHei", "PingFang SC", "Hiragino Sans GB",
+            "Heiti SC", "WenQuanYi", "SimHei", "Noto Sans CJK", "Droid Sans Fallback", "Arial Unicode MS")  # fmt: skip
 _DOTS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#B279A2", "#72B7B2", "#EECA3B", "#9D755D", "#FF9DA6", "#2F4B7C",
          "#A05195", "#88A096", "#C44E00", "#6B8E23")  # fmt: skip
 _OTHER = "#C4C4C4"
@@ -148,8 +147,9 @@ def _families() -> list[str]:
     """The fonts to draw with: matplotlib's own, and one with Chinese if there is one."""
     from matplotlib.font_manager import fontManager
 
-    installed = {font.name for font in fontManager.ttflist}
-    return ["DejaVu Sans", *[name for name in _CHINESE if name in installed][:1]]
+    installed = sorted({font.name for font in fontManager.ttflist})
+    chinese = [name for wanted in _CHINESE for name in installed if name.startswith(wanted)]
+    return ["DejaVu Sans", *chinese[:1]]
 
 
 def _glyphs() -> frozenset[int]:

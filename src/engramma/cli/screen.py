@@ -30,9 +30,7 @@ class Screen:
     """Lines for people on stdout. In a pipe they carry no colour and are not broken."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self.console: Console = Console(highlight=False, emoji=False, markup=False)
+        self.console: Console = _console()
         self.terminal = self.console.is_terminal
         if not self.terminal:
             self.console.width = PIPE_WIDTH
@@ -85,6 +83,16 @@ class Screen:
     def blank(self) -> None:
         """An empty line."""
         self.console.print()
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    class _Patient(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # no failure: the reader of a pipe had enough
+
+    return _Patient(highlight=False, emoji=False, markup=False)
 
 
 def _cleaned(part: str | tuple[str, str]) -> str | tuple[str, str]:

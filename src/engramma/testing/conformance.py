@@ -29,14 +29,15 @@ from engramma.commit import ArchiveNote, Change, Commit, DropLink, PutLink, PutN
 from engramma.errors import Conflict, InvalidInput, StaleRevision, StoreClosed, UnknownId
 from engramma.filters import Where, parse
 from engramma.note import CommitId, Link, Note, NoteId, SaidDate, Space
-from engramma.store.base import IndexRow, Query, Store
+from engramma.store.base import Query, Store
 
 HOME: Space = "home"
 EVERY_STATE = ("pending", "ready", "archived", "merged")
 START = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 SPACES: tuple[Space, ...] = (
     "team", "team ", "Team", "team/a", "team%", "team_", "te", ("team",), ("team", "a"), ("team/a",), ("team", "a", "b"),
-    ("", "team"), '["team"]', '"team"', "[", "{}", "*", "'; DROP TABLE note; --", "\\", "é", "e\u0301", "记忆", ("记忆", "😀"), "\n",
+    ("", "team"), '["team"]', '"team"', "[", "{}", "*", "'; DROP TABLE note; --", "\\", "é", "e\u0301", "记忆", ("记忆", "😀"),
+    "\n",
 )  # fmt: skip
 
 
@@ -129,8 +130,10 @@ class Applying:
         assert vector is not None
         mean = pieces.mean(axis=0)
         assert np.allclose(vector, mean / np.linalg.norm(mean), atol=1e-6)
-        assert (vector.dtype, vector.shape) == (np.float32, (4,))
+        assert vector.dtype == np.float32
+        assert vector.shape == (4,)
         assert np.array_equal(next(iter(store.index_rows(HOME))).vectors, pieces)
+        assert store.notes([note.id], vectors=False)[note.id].vector is None
 
     def test_revise_changes_only_what_it_names(self, store: Store) -> None:
         note = a_full_note()
@@ -226,7 +229,12 @@ class Applying:
         assert found(store) == ["a", "b", "c"]
 
     def test_a_commit_comes_back_as_it_was_applied(self, store: Store) -> None:
-        more = {"tokens": Tokens(1, 20, 3), "dropped": ("link to 'n9'", "ü"), "reverts": CommitId("01J"), "actor": "agent:é"}
+        more: dict[str, Any] = {
+            "tokens": Tokens(1, 20, 3),
+            "dropped": ("link to 'n9'", "ü"),
+            "reverts": CommitId("01J"),
+            "actor": "agent:é",
+        }
         applied = write(store, PutNote(a_note()), at=START, reason='why "so"', **more)
         assert store.commit(applied.id) == applied
         assert store.commit(CommitId("no such")) is None
@@ -380,9 +388,9 @@ NOTES: dict[str, dict[str, Any]] = {
         "metadata": {"team": "web", "n": 3, "ok": True, "deep": {"er": {"x": 1}}, "list": ["a", 2, True], "nil": None, **ODD},
     },
     "b": {
-        "speaker": "Bo", "importance": 3, "tags": ("bug", "it's 100% \"odd\" \\ 😀"), "at": datetime(2025, 1, 1, tzinfo=UTC),
+        "speaker": "Bo", "importance": 3, "tags": ("bug", 'it\'s 100% "odd" \\ 😀'), "at": datetime(2025, 1, 1, tzinfo=UTC),
         "metadata": {"team": "ops", "n": 3.5, "ok": False, "deep": {"er": 7}, "list": [], "pct": "50%_x"}, "level": "insight",
-        "context": "O'Brien said \"no\"",
+        "context": 'O\'Brien said "no"',
     },
     "c": {"importance": 1, "at": datetime(2026, 1, 1, tzinfo=UTC), "metadata": {"n": "3", "deep": "er", "list": "a", "ok": 1}},
 }  # fmt: skip
@@ -392,36 +400,40 @@ FILTERS: list[tuple[Where, str]] = [
     ({"speaker": {"$in": []}}, ""), ({"speaker": {"$nin": []}}, "abc"), ({"speaker": {"$nin": ["Bo", None]}}, "a"),
     ({"speaker": {"$gt": "Ana"}}, "b"), ({"speaker": {"$gte": "Ana", "$lt": "Bo"}}, "a"), ({"speaker": {"$lte": "B"}}, "a"),
     ({"speaker": "%"}, ""), ({"speaker": "_o"}, ""), ({"speaker": "' OR 1=1 --"}, ""), ({"speaker": ""}, ""),
-    ({"context": "O'Brien said \"no\""}, "b"), ({"context": ""}, "ac"), ({"content": {"$in": ["a", "c"]}}, "ac"),
+    ({"context": 'O\'Brien said "no"'}, "b"), ({"context": ""}, "ac"), ({"content": {"$in": ["a", "c"]}}, "ac"),
     ({"category": "work"}, "a"), ({"session": "s1"}, "a"), ({"key": "one"}, "a"), ({"level": "insight"}, "b"),
-    ({"state": "ready"}, "abc"), ({"state": {"$ne": "ready"}}, ""),
-    ({"importance": 5}, "a"), ({"importance": 5.0}, "a"), ({"importance": {"$ne": 5}}, "bc"), ({"importance": {"$gt": 3}}, "a"),
-    ({"importance": {"$gte": 3}}, "ab"), ({"importance": {"$lt": 3}}, "c"), ({"importance": {"$lte": 2.5}}, "c"),
-    ({"importance": {"$in": [1, 5]}}, "ac"), ({"importance": {"$nin": [1, 5]}}, "b"), ({"importance": {"$gt": 1, "$lt": 5}}, "b"),
-    ({"revision": 1}, "abc"), ({"revision": {"$gt": 1}}, ""),
-    ({"pinned": True}, "a"), ({"pinned": False}, "bc"), ({"pinned": {"$ne": True}}, "bc"), ({"pinned": {"$in": [True]}}, "a"),
-    ({"tags": "bug"}, "ab"), ({"tags": ["bug", "login"]}, "a"), ({"tags": {"$eq": "login"}}, "a"), ({"tags": "bu"}, ""),
-    ({"tags": {"$ne": "login"}}, "bc"), ({"tags": {"$in": ["login", "x"]}}, "a"), ({"tags": {"$nin": ["bug"]}}, "c"),
-    ({"tags": None}, "c"), ({"tags": {"$ne": None}}, "ab"), ({"tags": {"$in": [None, "login"]}}, "ac"),
-    ({"tags": {"$gt": "c"}}, "ab"), ({"tags": {"$gte": "login"}}, "a"), ({"tags": {"$lt": "c"}}, "ab"), ({"tags": {"$lte": "a"}}, ""),
-    ({"tags": "it's 100% \"odd\" \\ 😀"}, "b"), ({"keywords": "k"}, "a"), ({"keywords": {"$nin": ["k"]}}, "bc"),
-    ({"at": datetime(2025, 1, 1, tzinfo=UTC)}, "b"), ({"at": "2025-01-01T01:00:00+01:00"}, "b"), ({"at": {"$gt": "2024-01-01"}}, "bc"),
-    ({"at": {"$gte": date(2025, 1, 1)}}, "bc"), ({"at": {"$lt": "2025-01-01"}}, "a"), ({"at": {"$lte": "2025-01-01"}}, "ab"),
-    ({"at": {"$in": ["2024-01-01", "2026-01-01"]}}, "ac"), ({"at": {"$nin": ["2024-01-01"]}}, "bc"),
-    ({"at": {"$ne": "2024-01-01"}}, "bc"), ({"valid_until": None}, "bc"), ({"valid_until": {"$lt": "2030-01-01"}}, "a"),
-    ({"valid_until": {"$ne": "2024-06-01"}}, "bc"), ({"expires_at": None}, "abc"), ({"created_at": {"$gte": START}}, "abc"),
-    ({"metadata.team": "web"}, "a"), ({"metadata.team": {"$ne": "web"}}, "bc"), ({"metadata.team": None}, "c"),
-    ({"metadata.team": {"$ne": None}}, "ab"), ({"metadata.team": {"$in": ["web", None]}}, "ac"), ({"metadata.team": {"$nin": ["web"]}}, "bc"),
+    ({"state": "ready"}, "abc"), ({"state": {"$ne": "ready"}}, ""), ({"importance": 5}, "a"), ({"importance": 5.0}, "a"),
+    ({"importance": {"$ne": 5}}, "bc"), ({"importance": {"$gt": 3}}, "a"), ({"importance": {"$gte": 3}}, "ab"),
+    ({"importance": {"$lt": 3}}, "c"), ({"importance": {"$lte": 2.5}}, "c"), ({"importance": {"$in": [1, 5]}}, "ac"),
+    ({"importance": {"$nin": [1, 5]}}, "b"), ({"importance": {"$gt": 1, "$lt": 5}}, "b"), ({"revision": 1}, "abc"),
+    ({"revision": {"$gt": 1}}, ""), ({"pinned": True}, "a"), ({"pinned": False}, "bc"), ({"pinned": {"$ne": True}}, "bc"),
+    ({"pinned": {"$in": [True]}}, "a"), ({"tags": "bug"}, "ab"), ({"tags": ["bug", "login"]}, "a"),
+    ({"tags": {"$eq": "login"}}, "a"), ({"tags": "bu"}, ""), ({"tags": {"$ne": "login"}}, "bc"),
+    ({"tags": {"$in": ["login", "x"]}}, "a"), ({"tags": {"$nin": ["bug"]}}, "c"), ({"tags": None}, "c"),
+    ({"tags": {"$ne": None}}, "ab"), ({"tags": {"$in": [None, "login"]}}, "ac"), ({"tags": {"$gt": "c"}}, "ab"),
+    ({"tags": {"$gte": "login"}}, "a"), ({"tags": {"$lt": "c"}}, "ab"), ({"tags": {"$lte": "a"}}, ""),
+    ({"tags": 'it\'s 100% "odd" \\ 😀'}, "b"), ({"keywords": "k"}, "a"), ({"keywords": {"$nin": ["k"]}}, "bc"),
+    ({"at": datetime(2025, 1, 1, tzinfo=UTC)}, "b"), ({"at": "2025-01-01T01:00:00+01:00"}, "b"),
+    ({"at": {"$gt": "2024-01-01"}}, "bc"), ({"at": {"$gte": date(2025, 1, 1)}}, "bc"), ({"at": {"$lt": "2025-01-01"}}, "a"),
+    ({"at": {"$lte": "2025-01-01"}}, "ab"), ({"at": {"$in": ["2024-01-01", "2026-01-01"]}}, "ac"),
+    ({"at": {"$nin": ["2024-01-01"]}}, "bc"), ({"at": {"$ne": "2024-01-01"}}, "bc"), ({"valid_until": None}, "bc"),
+    ({"valid_until": {"$lt": "2030-01-01"}}, "a"), ({"valid_until": {"$ne": "2024-06-01"}}, "bc"),
+    ({"expires_at": None}, "abc"), ({"created_at": {"$gte": START}}, "abc"), ({"metadata.team": "web"}, "a"),
+    ({"metadata.team": {"$ne": "web"}}, "bc"), ({"metadata.team": None}, "c"), ({"metadata.team": {"$ne": None}}, "ab"),
+    ({"metadata.team": {"$in": ["web", None]}}, "ac"), ({"metadata.team": {"$nin": ["web"]}}, "bc"),
     ({"metadata.team": {"$gt": "p"}}, "a"), ({"metadata.team": {"$lte": "ops"}}, "b"), ({"metadata.nil": None}, "abc"),
-    ({"metadata.n": 3}, "a"), ({"metadata.n": "3"}, "c"), ({"metadata.n": {"$gt": 3}}, "b"), ({"metadata.n": {"$gte": 3}}, "ab"),
-    ({"metadata.n": {"$lt": 3.5}}, "a"), ({"metadata.n": {"$lte": 3.5, "$gt": 3}}, "b"), ({"metadata.n": {"$in": [3.5, "3"]}}, "bc"),
+    ({"metadata.n": 3}, "a"), ({"metadata.n": "3"}, "c"), ({"metadata.n": {"$gt": 3}}, "b"),
+    ({"metadata.n": {"$gte": 3}}, "ab"), ({"metadata.n": {"$lt": 3.5}}, "a"),
+    ({"metadata.n": {"$lte": 3.5, "$gt": 3}}, "b"), ({"metadata.n": {"$in": [3.5, "3"]}}, "bc"),
     ({"metadata.n": {"$nin": [3, 3.5]}}, "c"), ({"metadata.n": {"$ne": 3}}, "bc"), ({"metadata.ok": True}, "a"),
-    ({"metadata.ok": False}, "b"), ({"metadata.ok": 1}, "c"), ({"metadata.ok": {"$ne": True}}, "bc"), ({"metadata.ok": {"$gt": False}}, ""),
-    ({"metadata.deep.er.x": 1}, "a"), ({"metadata.deep.er": 7}, "b"), ({"metadata.deep": "er"}, "c"), ({"metadata.deep.er": None}, "c"),
-    ({"metadata.deep.er.x": None}, "bc"), ({"metadata.deep.er.x": {"$ne": 1}}, "bc"), ({"metadata.deep.no": "x"}, ""),
-    ({"metadata.list": "a"}, "ac"), ({"metadata.list": 2}, "a"), ({"metadata.list": True}, "a"), ({"metadata.list": None}, ""),
-    ({"metadata.list": {"$gt": 1}}, "a"), ({"metadata.list": {"$in": ["b", 2]}}, "a"), ({"metadata.list": {"$nin": ["a"]}}, "b"),
-    ({"metadata.list": {"$ne": 2}}, "bc"), ({"metadata.pct": "50%_x"}, "b"), ({"metadata.pct": "50%%x"}, ""), ({"metadata.pct": "%"}, ""),
+    ({"metadata.ok": False}, "b"), ({"metadata.ok": 1}, "c"), ({"metadata.ok": {"$ne": True}}, "bc"),
+    ({"metadata.ok": {"$gt": False}}, ""), ({"metadata.deep.er.x": 1}, "a"), ({"metadata.deep.er": 7}, "b"),
+    ({"metadata.deep": "er"}, "c"), ({"metadata.deep.er": None}, "c"), ({"metadata.deep.er.x": None}, "bc"),
+    ({"metadata.deep.er.x": {"$ne": 1}}, "bc"), ({"metadata.deep.no": "x"}, ""), ({"metadata.list": "a"}, "ac"),
+    ({"metadata.list": 2}, "a"), ({"metadata.list": True}, "a"), ({"metadata.list": None}, ""),
+    ({"metadata.list": {"$gt": 1}}, "a"), ({"metadata.list": {"$in": ["b", 2]}}, "a"),
+    ({"metadata.list": {"$nin": ["a"]}}, "b"), ({"metadata.list": {"$ne": 2}}, "bc"), ({"metadata.pct": "50%_x"}, "b"),
+    ({"metadata.pct": "50%%x"}, ""), ({"metadata.pct": "%"}, ""),
     *[({f"metadata.{key}": value}, "a") for key, value in ODD.items()], ({"metadata.100_": 3}, ""), ({"metadata.%": 3}, ""),
     ({"$and": [{"speaker": "Ana"}, {"importance": 5}]}, "a"), ({"$or": [{"speaker": "Ana"}, {"importance": 1}]}, "ac"),
     ({"$not": {"speaker": "Ana"}}, "bc"), ({"$not": {"metadata.team": "web"}}, "bc"), ({"$not": {"tags": "bug"}}, "c"),
@@ -436,7 +448,9 @@ class Finding:
 
     @pytest.mark.parametrize(("where", "expected"), FILTERS, ids=[repr(where) for where, _ in FILTERS])
     def test_filters(self, store: Store, where: Where, expected: str) -> None:
-        ids = {note.content: note.id for name, more in NOTES.items() for note in put(store, name, **more)}
+        notes = [a_note(name, **more) for name, more in NOTES.items()]
+        ids = {note.content: note.id for note in notes}
+        write(store, *map(PutNote, notes))
         put(store, "of another space", space="elsewhere")
         assert "".join(found(store, where)) == expected
         assert store.matching(Query((HOME,), parse(where))) == {ids[name] for name in expected}
@@ -579,12 +593,22 @@ class Remembering:
         one, two, three = put(store, "a", "b", "c")
         head = store.head()
         write(store, PutLink(Link(two.id, one.id)))
+        assert store.changed(HOME, head) == []
         revise(store, two, tags=("x",))
         put(store, "d", space="elsewhere")
-        assert store.changed(HOME, head) == [two.id, one.id]
-        assert store.changed(HOME, head + 1) == [two.id]
+        write(store, ArchiveNote(three.id, 1, "r"))
+        assert store.changed(HOME, head) == [two.id, three.id]
+        assert store.changed(HOME, head + 2) == [three.id]
         assert store.changed(HOME, store.head()) == []
         assert store.changed(HOME, 0) == [one.id, two.id, three.id]
+
+    def test_changed_tells_of_notes_that_were_superseded(self, store: Store) -> None:
+        old, new = put(store, "a", "b")
+        link = Link(new.id, old.id, "supersedes")
+        for change in (PutLink(link), DropLink(*link.ends, "r")):
+            head = store.head()
+            write(store, change)
+            assert old.id in store.changed(HOME, head)
 
 
 class Indexing:
@@ -694,11 +718,11 @@ class Counting:
         assert store.last_of_session(HOME, "%") is None
 
     def test_by_key(self, store: Store) -> None:
-        (note,) = put(store, "a", key="it's 100% \"odd\" 😀")
-        assert store.by_key(HOME, "it's 100% \"odd\" 😀") == note.id
+        (note,) = put(store, "a", key='it\'s 100% "odd" 😀')
+        assert store.by_key(HOME, 'it\'s 100% "odd" 😀') == note.id
         assert store.by_key(HOME, "it's 100% ") is None
         revise(store, note, state="merged")
-        assert store.by_key(HOME, "it's 100% \"odd\" 😀") == note.id
+        assert store.by_key(HOME, 'it\'s 100% "odd" 😀') == note.id
 
     def test_pending(self, store: Store) -> None:
         one, two = put(store, "a", "b", state="pending")
@@ -787,10 +811,8 @@ class Living:
         for name, arguments in calls.items():
             with pytest.raises(StoreClosed):
                 getattr(store, name)(*arguments)
-        rows: Iterator[IndexRow] | None = None
         with pytest.raises(StoreClosed):
-            rows = store.index_rows(HOME)
-            list(rows)
+            list(store.index_rows(HOME))
 
 
 class StoreConformance(Applying, Refusing, Removing, Finding, Remembering, Indexing, Counting, Living):
