@@ -32,7 +32,7 @@ def opened(tmp_path) -> Iterator[Callable[..., Memory]]:
 
     def open_(name: str = "memory.db", **settings: Any) -> Memory:
         settings.setdefault("embedder", HashEmbedder(128))
-        memories.append(Memory.open(tmp_path / name, **settings))
+        memories.append(Memory.open(name if name == ":memory:" else tmp_path / name, **settings))
         return memories[-1]
 
     yield open_
@@ -42,8 +42,8 @@ def opened(tmp_path) -> Iterator[Callable[..., Memory]]:
 
 @pytest.fixture
 def memory(opened) -> Memory:
-    """A memory on disk with the rules and the hash embedder."""
-    return opened()
+    """A memory that is not on disk, with the rules and the hash embedder."""
+    return opened(":memory:")
 
 
 @pytest.fixture
@@ -55,6 +55,7 @@ def modelled(opened) -> Callable[..., tuple[Memory, ScriptedLLM]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # test_model_needs_no_deprecated_settings watches for it
             analyst = LLMAnalyst(llm, pause=0.001)
+        settings.setdefault("name", ":memory:")
         return opened(analyst=analyst, **settings), llm
 
     return open_

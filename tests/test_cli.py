@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -397,9 +400,28 @@ def test_catch_up_without_anything_to_read(filled: tuple[Shell, str, str, str]) 
     assert filled[0].run("catch-up").stdout == "0 notes read, 0 wait\n"
 
 
-def test_a_model_that_is_down(tmp_path: Path) -> None:
+class _Refusing(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_error(401)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The address of a model server that lets nobody in."""
+    with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1#none"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_model_that_refuses(tmp_path: Path, refusing: str) -> None:
     place = ("--db", str(tmp_path / "m.db"), "--embedder", "hash:256")
-    model = ("--llm", "http://127.0.0.1:9/v1#none")
+    model = ("--llm", refusing)
     added = started("add", BUG, *place, *model)
     assert added.returncode == 0
     assert "pending" in added.stdout

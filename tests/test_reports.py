@@ -9,11 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from conftest import contents, entry, plain, reply, within
+from ulid import ULID
 
-from engramma import Conflict, EmbedderMismatch, EmptyText
+from engramma import Conflict, EmbedderMismatch, EmptyText, Memory
 from engramma.analysts.prompts import SYSTEM, reply_schema
 from engramma.commit import DropLink
 from engramma.errors import ModelTimeout, ModelUnavailable
@@ -36,6 +39,17 @@ UNRELATED = [
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Another Python process, its output captured."""
     return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def fill(memory: Memory, folder: Path, count: int, text: str, space: str) -> None:
+    """Put many notes into a space at once, by way of a file; ``text`` has a place for a number."""
+    with Memory.open(":memory:", embedder=HashEmbedder(128), space=space) as source:
+        source.add(text.format(0))
+        source.export(folder / "one.jsonl")
+    row = json.loads((folder / "one.jsonl").read_text("utf-8").splitlines()[1])
+    rows = [row["note"] | {"id": str(ULID()), "content": text.format(number)} for number in range(count)]
+    (folder / "many.jsonl").write_text("".join(json.dumps({"note": note}) + "\n" for note in rows), "utf-8")
+    assert memory.load(folder / "many.jsonl") == count
 
 
 # -- same-sentence-twice
@@ -130,7 +144,13 @@ def test_two_chinese_sentences(memory):
 
 def test_evolution_hits_the_right_note(modelled):
     change = {"note": "n1", "reason": "the trip is booked", "context": "A hike that is now booked.", "add_tags": ["booked"]}
-    memory, llm = modelled(*[reply()] * 11, reply(changes=[change]))
+
+    def answer(messages):
+        labels = re.findall(r"^Draft (d\d+)", messages[-1]["content"], re.MULTILINE)
+        changes = [change] if "is booked." in messages[-1]["content"] else []
+        return reply(*(entry(label, changes=changes) for label in labels))
+
+    memory, llm = modelled(answer)
     memory.add_many(UNRELATED)
     memory.add("We plan a hike around the glacier lake.")
     before = {note.id: plain(note) for note in memory.list()}
@@ -163,7 +183,7 @@ def test_evolution_can_be_reverted_to_the_same_bytes(modelled):
     assert plain(memory.get(first["id"])) != first
     memory.revert(memory.log()[0])
     again = plain(memory.get(first["id"]))
-    assert again | {"revision": 1} == first
+    assert again | {"revision": 0} == first | {"revision": 0}
 
 
 # -- search-sees-evolved-note
@@ -209,7 +229,9 @@ def test_links_come_back(memory):
 
 
 def test_delete_leaves_no_dangling_link(memory):
-    first, middle, last = (memory.add(text, session="s") for text in ("Sven sells rope.", "The ferry is late.", "Basil needs sun."))
+    first, middle, last = (
+        memory.add(text, session="s") for text in ("Sven sells rope.", "The ferry is late.", "Basil needs sun.")
+    )
     memory.link(first, middle, kind="causes", reason="because")
     memory.link(last, middle, kind="supports", reason="also")
     before = {note.id: plain(memory.get(note)) for note in (first, middle, last)}
@@ -285,11 +307,12 @@ def test_restart_after_a_kill(opened, tmp_path):
 def test_restart_after_close(opened):
     memory = opened()
     memory.add_many(UNRELATED)
-    found, kept = repr(memory.search("violins")), [plain(note) for note in memory.list()]
+    found, kept = [hit.score for hit in memory.search("violins")], [plain(note) for note in memory.list()]
     memory.close()
     again = opened()
     assert [plain(note) for note in again.list()] == kept
-    assert repr(again.search("violins")) == found
+    assert [hit.score for hit in again.search("violins")] == found
+    assert found
 
 
 # -- delete-all-is-all
@@ -298,8 +321,10 @@ def test_restart_after_close(opened):
 def test_delete_all_is_all(opened, tmp_path):
     memory = opened(space="kept")
     kept = plain(memory.add("The kettle in the office leaks.", session="s"))
-    memory.add_many([{"content": f"Secretword{number} swims", "space": "gone", "tags": ["secretword"]} for number in range(2500)])
-    assert memory.spaces() == {"gone": 2500, "kept": 1}
+    fill(memory, tmp_path, 2498, "Secretword{} swims", "gone")
+    memory.add("Secretword is linked", space="gone", session="secretword")
+    memory.delete(memory.add("Secretword is deleted", space="gone", session="secretword"))
+    assert memory.spaces() == {"gone": 2499, "kept": 1}
     assert memory.delete_space("gone") is not None
     assert memory.spaces() == {"kept": 1}
     assert memory.list(space="gone", include=["archived", "merged"]) == []
@@ -557,7 +582,7 @@ def test_reply_cannot_make_a_note_of_thousands_of_keywords(modelled):
 
 def test_reply_calls_two_drafts_copies_of_each_other(modelled):
     memory, _ = modelled(reply(entry("d1", same_as="d2"), entry("d2", same_as="d1")))
-    with within(5):
+    with within(2):
         memory.add_many(["The kettle in the office leaks.", "Our office kettle has a leak."])
     assert len(memory.list()) >= 1
     assert memory.search("kettle")
@@ -615,13 +640,13 @@ def test_model_is_down_and_many_notes_wait(modelled):
 
 
 def test_model_is_down_when_the_memory_is_opened(opened, modelled):
-    memory, _ = modelled(ModelUnavailable("503"))
+    memory, _ = modelled(ModelUnavailable("503"), name="memory.db")
     memory.add("The kettle in the office leaks.")
     memory.close()
-    down, _ = modelled(ModelUnavailable("503"))
+    down, _ = modelled(ModelUnavailable("503"), name="memory.db")
     assert contents(down.search("kettle")) == ["The kettle in the office leaks."]
     down.close()
-    up, _ = modelled(_JSON)
+    up, _ = modelled(_JSON, name="memory.db")
     assert up.list()[0].context == "It boils water."
 
 
@@ -900,14 +925,14 @@ def test_three_writers_as_threads(opened):
 # -- cost-of-one-sentence
 
 
-def test_cost_of_one_sentence(modelled):
+def test_cost_of_one_sentence(modelled, tmp_path):
     counting = _Counting(128)
     memory, llm = modelled(reply(), embedder=counting)
     costs = []
-    for size in (20, 1000):
-        memory.add_many([f"The kettle number{number} of room {number % 7} leaks." for number in range(len(memory.list()), size)])
+    for size in (20, 2500):
+        fill(memory, tmp_path, size, f"The kettle number{{}} of house {size} leaks.", "default")
         calls, embedded = len(llm.calls), len(counting.passages)
-        memory.add(f"The kettle of room {size} is new.")
+        memory.add(f"The kettle of house {size} is new.")
         assert len(llm.calls) - calls == 1
         assert len(counting.passages) - embedded <= 1 + 16  # and, once, the texts that an embedder is measured with
         prompt = llm.calls[-1][-1]["content"]
@@ -953,7 +978,9 @@ def test_dangling_id_in_the_queue(modelled):
 
 
 def test_compaction_blob_weak_likeness_is_no_identity(memory):
-    texts = [f"The kettle of room {number} leaks near the {word}." for number, word in enumerate("door window sink lamp desk".split())]
+    texts = [
+        f"The kettle of room {number} leaks near the {word}." for number, word in enumerate("door window sink lamp desk".split())
+    ]
     texts += [f"Kettle {word} was bought in May." for word in "red blue green white black".split()]
     memory.add_many(texts)
     assert contents(memory.list()) == texts
@@ -981,11 +1008,9 @@ def test_compaction_blob_merge_keeps_every_source(memory):
 def test_compaction_blob_two_notes_merged_into_each_other(memory):
     one, two = memory.add("The kettle leaks.", key="one"), memory.add("Basil needs a sunny window.", key="two")
     memory.merge([one, two])
-    with within(5):
-        try:
+    with within(2):
+        with suppress(Conflict, ValueError):
             memory.merge([two, one])
-        except (Conflict, ValueError):
-            pass
         assert len(memory.list()) >= 1
         assert memory.add("The kettle leaks.", key="one").state != "merged"
 
@@ -1001,11 +1026,19 @@ def test_compaction_blob_same_numbers_only(memory):
 # -- near-copies-crowd-out
 
 
+_BLUE = [
+    "The user likes blue.",
+    "Blue is the colour the user likes.",
+    "The user likes the colour blue.",
+    "The user really likes blue.",
+]
+
+
 @pytest.mark.parametrize(
     ("copies", "answer", "question"),
     [
         (
-            ["The user likes blue.", "Blue is the colour the user likes.", "The user likes the colour blue.", "The user really likes blue."],
+            _BLUE,
             "The user's house was painted blue in 2019 by Tom.",
             "Who painted the user's house blue?",
         ),
@@ -1015,7 +1048,7 @@ def test_compaction_blob_same_numbers_only(memory):
             "谁把用户的房子刷成了蓝色？",
         ),
         (
-            ["The user likes blue.", "Blue is the colour the user likes.", "The user likes the colour blue.", "The user really likes blue."],
+            _BLUE,
             "For the walls the user chose a colour that goes with blue: sand.",
             "Which colour does the user like for walls?",
         ),
@@ -1032,7 +1065,8 @@ def test_near_copies_crowd_out(opened, copies, answer, question):
 _SILENT = """
 import sys
 asked = []
-sys.addaudithook(lambda event, _: asked.append(event) if event.startswith(("socket.connect", "socket.getaddrinfo", "urllib")) else None)
+outward = ("socket.connect", "socket.getaddrinfo", "urllib")
+sys.addaudithook(lambda event, _: asked.append(event) if event.startswith(outward) else None)
 from engramma import Memory
 with Memory.open(sys.argv[1]) as memory:
     memory.add("The kettle in the office leaks.", speaker="Ana")
@@ -1109,12 +1143,24 @@ def test_odd_text_that_is_empty(memory, text):
     assert memory.list() == []
 
 
-@pytest.mark.parametrize("query", ['"', "kettle AND", "NOT kettle", "kettle*", "NEAR(kettle", "content:kettle", "-kettle", "^kettle", "'; DROP TABLE note; --", "kettle OR"])  # fmt: skip
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        "kettle AND",
+        "NOT kettle",
+        "kettle*",
+        "NEAR(kettle",
+        "a:kettle",
+        "-kettle",
+        "^kettle",
+        "'; DROP TABLE note; --",
+        "kettle OR",
+    ],
+)
 def test_odd_query_is_words(memory, query):
     memory.add("The kettle in the office leaks.")
     memory.add("Violins are tuned in fifths.")
     hits = memory.search(query)
     assert contents(hits) == (["The kettle in the office leaks."] if "kettle" in query else [])
     assert len(memory.list()) == 2
-
-
