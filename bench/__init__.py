@@ -1,1 +1,1 @@
-"""Speed, measured as ratios in one run: ``python -m bench``."""
+"""Speed, measured as medians and ratios in one run: ``python -m bench``. See docs/speed.md."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -52,9 +51,7 @@ def modelled(opened) -> Callable[..., tuple[Memory, ScriptedLLM]]:
 
     def open_(*replies: Any, **settings: Any) -> tuple[Memory, ScriptedLLM]:
         llm = ScriptedLLM(*replies)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # test_model_needs_no_deprecated_settings watches for it
-            analyst = LLMAnalyst(llm, pause=0.001)
+        analyst = LLMAnalyst(llm, pause=0.001)
         settings.setdefault("name", ":memory:")
         return opened(analyst=analyst, **settings), llm
 
@@ -102,3 +99,17 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+# Faults of the product that a test already shows, by the test's name: why it fails, and for which parameters (all, if
+# none are named). Each is strict: a fault that is mended makes its test fail until its line here is removed.
+OPEN_FAULTS: dict[str, tuple[str, ...]] = {}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that show an open fault."""
+    for item in items:
+        name, _, parameters = item.name.partition("[")
+        reason, *which = OPEN_FAULTS.get(name, ("",))
+        if reason and (not which or parameters.startswith(tuple(which))):
+            item.add_marker(pytest.mark.xfail(strict=True, reason=reason))

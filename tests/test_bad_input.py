@@ -279,7 +279,7 @@ _BAD_FILTERS = [
     {"tags": {"$in": None}},
     {"tags": {"$in": [["home"]]}}, {"tags": 5}, {"tags": [5]}, {"speaker": 5}, {"speaker": True}, {"speaker": {"$gt": None}},
     {"speaker": b"Ana"}, {"importance": "3"}, {"importance": [3]}, {"importance": {"$gte": "3"}},
-    {"importance": {"$gte": None}},
+    {"importance": float("nan")}, {"importance": {"$gte": None}},
     {"pinned": 1}, {"pinned": "yes"}, {"at": 5}, {"at": "not a date"}, {"at": {"$gt": True}},
     {"created_at": {"$gte": "十万年前"}},
     {"metadata.team": ["web"]}, {"metadata.team": {"$gt": None}}, {"metadata.team": object}, {"tags": {"$not": "home"}},
@@ -311,7 +311,7 @@ def test_filter_that_cannot_be(two, where):
         ({"at": {"$lt": date(2026, 6, 2)}}, 1), ({"importance": {"$gte": 1, "$lte": 5}}, 2), ({"importance": {"$gt": 4.5}},
         0),
         ({"content": "%"}, 0), ({"content": {"$in": [KETTLE]}}, 1), ({"metadata.team'": 1}, 0), ({"metadata.%": 1}, 0),
-        ({"speaker": "' OR 1=1 --"}, 0), ({"importance": float("inf")}, 0), ({"importance": float("nan")}, 0),
+        ({"speaker": "' OR 1=1 --"}, 0), ({"importance": float("inf")}, 0),
     ],
     ids=repr,
 )  # fmt: skip
@@ -350,12 +350,13 @@ def test_filter_without_a_bottom(two):
         two.list(where=where)
 
 
-def test_filter_tells_a_nul_byte_from_an_end(memory):
-    memory.add(KETTLE, tags=["a\0b"], metadata={"m": "a\0b"}, speaker="a\0b")
-    for where in ({"tags": "a"}, {"metadata.m": "a"}, {"speaker": "a"}):
-        assert memory.list(where=where) == [], where
+def test_a_nul_byte_is_refused_where_a_filter_could_not_tell_it_from_an_end(memory):
+    with pytest.raises(InvalidInput, match="NUL"):
+        memory.add(KETTLE, tags=["a\0b"])
+    memory.add(KETTLE, speaker="a\0b")
     for where in ({"tags": "a\0b"}, {"metadata.m": "a\0b"}, {"speaker": "a\0b"}):
-        assert len(memory.list(where=where)) == 1, where
+        with pytest.raises(InvalidInput, match="cannot compare"):
+            memory.list(where=where)
 
 
 # -- fields of add and update
@@ -786,7 +787,6 @@ def test_expired_note_is_out_of_sight(memory):
         ({"until": "2026-06-01"}, [KETTLE]),
         ({"until": "2026-06-03"}, [KETTLE, VIOLIN]),
         ({"since": "0001-01-01", "until": "9999-12-31"}, [KETTLE, VIOLIN]),
-        ({"since": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, [KETTLE, VIOLIN]),
     ],
     ids=repr,
 )

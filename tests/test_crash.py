@@ -20,7 +20,6 @@ from engramma.testing import ScriptedLLM
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no SIGKILL"),
-    pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning"),
 ]
 
 NOTES = 200

@@ -146,20 +146,17 @@ def test_errors_name_the_value_and_what_to_do(where: Any, message: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
-XFAILS = [
-    ({"importance": True}, "a flag is taken for a number"),
-    ({"importance": {"$in": [False]}}, "a flag is taken for a number"),
-    ({"importance": 2**70}, "a number that no store holds passes, and fails in the store with OverflowError"),
-    ({"importance": float("nan")}, "NaN compares with nothing"),
-    ({"speaker": "\ud800"}, "a lone surrogate passes, and fails in the store with UnicodeEncodeError"),
-    ({1: "x"}, "a name that is no text fails with AttributeError"),
+NOT_COMPARABLE: list[Any] = [
+    {"importance": True},
+    {"importance": {"$in": [False]}},
+    {"importance": 2**70},
+    {"importance": float("nan")},
+    {"speaker": "\ud800"},
+    {1: "x"},
 ]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [pytest.param(where, marks=pytest.mark.xfail(strict=True, reason=reason), id=ascii(where)) for where, reason in XFAILS],
-)
+@pytest.mark.parametrize("where", [pytest.param(where, id=ascii(where)) for where in NOT_COMPARABLE])
 def test_values_that_no_store_can_compare(where: Any) -> None:
     with pytest.raises(InvalidInput):
         parse(where)

@@ -31,30 +31,6 @@ class TestSqliteStore(StoreConformance):
         yield store
         store.close()
 
-    @pytest.mark.xfail(strict=True, raises=KeyError, reason="the log cannot show a blanked ReviseNote or ArchiveNote")
-    def test_earlier_revisions_are_not_in_the_log_either(self, store: Store) -> None:
-        super().test_earlier_revisions_are_not_in_the_log_either(store)
-
-    @pytest.mark.xfail(strict=True, reason="archiving a note leaves links that the planner did not know of")
-    def test_archiving_leaves_no_link_behind(self, store: Store) -> None:
-        super().test_archiving_leaves_no_link_behind(store)
-
-    @pytest.mark.xfail(strict=True, reason="vectors of an older content count for a new model, and become the note's")
-    def test_a_content_that_came_after_the_new_vectors_is_embedded_too(self, store: Store) -> None:
-        super().test_a_content_that_came_after_the_new_vectors_is_embedded_too(store)
-
-    @pytest.mark.xfail(strict=True, raises=sqlite3.IntegrityError, reason="an id in use comes out as SQLite's own error")
-    def test_an_id_in_use(self, store: Store) -> None:
-        super().test_an_id_in_use(store)
-
-    @pytest.mark.xfail(strict=True, reason="PutNote is not held to the space of its commit")
-    def test_a_note_put_in_another_space_than_the_commit(self, store: Store) -> None:
-        super().test_a_note_put_in_another_space_than_the_commit(store)
-
-    @pytest.mark.xfail(strict=True, reason="matching ignores the query's limit")
-    def test_matching_follows_the_limit(self, store: Store) -> None:
-        super().test_matching_follows_the_limit(store)
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -118,7 +94,6 @@ class TestOtherFiles:
         assert path.read_bytes() == before
         assert list(path.parent.iterdir()) == [path]
 
-    @pytest.mark.xfail(strict=True, reason="looking into a database with an unfinished WAL folds the WAL into it")
     def test_another_applications_database_with_a_wal(self, path: Path) -> None:
         theirs = path.with_name("theirs.db")
         with closing(sqlite3.connect(theirs)) as db:
@@ -182,7 +157,6 @@ class TestRemoval:
         assert self.words_in(path) == []
         assert not [word for word in self.WORDS if word in dump(path)]
 
-    @pytest.mark.xfail(strict=True, reason="the WAL keeps the words until the last connection closes")
     def test_no_word_is_left_while_the_store_is_open(self, path: Path) -> None:
         with closing(self.removed(path)):
             assert self.words_in(path) == []
@@ -288,10 +262,6 @@ class TestDisk:
         assert kept + list(caught.value.unsaved) == texts
         assert kept
 
-    @pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")
-    @pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="with a model, texts that were stored in the same batch are called unsaved too"
-    )
     def test_many_texts_with_a_model_on_a_full_disk(self, small_disk: Path) -> None:
         texts = [text(number) for number in range(500)]
         with opened(small_disk / "memory.db", llm=ScriptedLLM("no reading")) as memory:
@@ -374,7 +344,6 @@ class TestDamage:
             path.write_bytes(whole[:size])
             assert all(isinstance(error, StoreError) for error in errors_of(path).values())
 
-    @pytest.mark.xfail(strict=True, reason="JSON, base64 and vectors that were damaged come out as the parsers' own errors")
     @pytest.mark.parametrize(
         "change",
         ["UPDATE change SET body = substr(body, 3)", "UPDATE note SET keywords = 'x' || keywords",

@@ -66,11 +66,16 @@ class Background:
         return json.dumps({"spreads": [float(value) for value in self.spreads], "vectors": data})
 
 
-def load(text: str, dimensions: int) -> Background:
-    """The inverse of ``Background.dump``."""
-    value = json.loads(text)
-    vectors = np.frombuffer(base64.b64decode(value["vectors"]), "<f4").reshape(-1, dimensions)
-    return Background(vectors, np.asarray(value["spreads"], np.float32))
+def load(text: str | None, dimensions: int) -> Background | None:
+    """The inverse of ``Background.dump``; None for nothing and for what was damaged."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+        vectors = np.frombuffer(base64.b64decode(value["vectors"]), "<f4").reshape(len(PASSAGES), dimensions)
+        return Background(vectors, np.asarray(value["spreads"], np.float32).reshape(2))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def measure(embedder: Embedder) -> Background:

@@ -146,11 +146,15 @@ def _undo(change: Change, now: Mapping[NoteId, Note], expected: Mapping[NoteId, 
             raise Conflict(f"cannot revert: note {note_id!r} was removed for good")
     match change:
         case PutNote(note=note):
+            if now[note.id].state == "archived":
+                raise Conflict(f"cannot revert: note {note.id!r} is deleted already")
             return ArchiveNote(note.id, expected[note.id], reason)
         case ReviseNote(note=note_id, after=after, before=before):
             _check_untouched(now[note_id], after)
             return ReviseNote(note_id, expected[note_id], before, reason)
         case ArchiveNote(note=note_id, before=before):
+            if now[note_id].state != "archived":
+                raise Conflict(f"cannot revert: note {note_id!r} is not deleted any more")
             return ReviseNote(note_id, expected[note_id], before, reason)
         case PutLink(link=link, before=None):
             return DropLink(*link.ends, reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from engramma.errors import InvalidInput
@@ -74,6 +74,13 @@ def _parse(phrase: str, at: datetime) -> tuple[date, str] | None:
 
 
 def _english(phrase: str, at: datetime) -> Span | None:
+    try:
+        return _english_span(phrase, at)
+    except (ValueError, OverflowError):  # beyond the calendar's ends
+        return None
+
+
+def _english_span(phrase: str, at: datetime) -> Span | None:
     words = " ".join(phrase.lower().replace(".", "").split())
     bare = re.sub(r"^(?:in|since|during|of|on)\s+", "", words)
     day = at.date()
@@ -211,14 +218,31 @@ def moment(value: datetime | date | str | None, name: str = "at") -> datetime:
     """
     if value is None:
         return datetime.now().astimezone()
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    parsed = _read_moment(value) if isinstance(value, str) else None
+    parsed = _as_datetime(value)
     if parsed is None:
         raise InvalidInput(f"{name}={value!r} is not a time: give a datetime or text such as '2026-06-01T09:30:00+02:00'")
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    try:
+        aware.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"{name}={value!r} lies before year 1 or after 9999 in UTC") from error
+    return aware
+
+
+def _as_datetime(value: datetime | date | str) -> datetime | None:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    return _read_moment(value) if isinstance(value, str) else None
+
+
+def last_moment(value: datetime | date | str, name: str) -> datetime:
+    """The moment that an upper bound means: of a bare day, its end."""
+    bare = isinstance(value, date) and not isinstance(value, datetime)
+    if bare or (isinstance(value, str) and re.fullmatch(r"\s*\d{4}-\d\d?-\d\d?\s*", value)):
+        return datetime.combine(moment(value, name), time.max, tzinfo=UTC)
+    return moment(value, name)
 
 
 def _read_moment(text: str) -> datetime | None:
@@ -226,11 +250,18 @@ def _read_moment(text: str) -> datetime | None:
         return datetime.fromisoformat(text.strip())
     except ValueError:
         pass
+    if re.fullmatch(r"[-+.\d\s]*|.{200,}", text.strip(), re.DOTALL):
+        return None  # a bare number is no time
     import dateparser
 
-    settings: dict[str, Any] = {"RELATIVE_BASE": datetime.now(), "PREFER_DAY_OF_MONTH": "first"}
+    now = datetime.now()
+    settings: dict[str, Any] = {"RELATIVE_BASE": now, "PREFER_DAY_OF_MONTH": "first"}
     try:
         parsed: datetime | None = dateparser.parse(text, languages=["en", "zh"], settings=settings)
+        settings["RELATIVE_BASE"] = now - timedelta(days=1, hours=1)
+        again = dateparser.parse(text, languages=["en", "zh"], settings=settings)
     except (ValueError, OverflowError):
         return None
-    return parsed
+    if parsed is None or parsed.tzinfo or parsed == again:
+        return parsed
+    return parsed.astimezone()  # "an hour ago" is meant on the local clock

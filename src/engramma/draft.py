@@ -7,8 +7,8 @@ from typing import Any
 
 from engramma.context import without_recalled
 from engramma.dates import moment
-from engramma.errors import EmptyText, InvalidInput
-from engramma.note import Draft, Note, Space
+from engramma.errors import EmptyText, InvalidInput, UnknownId
+from engramma.note import Draft, Note, NoteId, Space
 from engramma.store.rows import to_json
 
 FIELDS = ("content", "at", "speaker", "session", "space", "tags", "keywords", "category", "importance", "pinned",
@@ -88,14 +88,14 @@ def checked(name: str, value: Any) -> Any:
     if name == "importance":
         return _importance(value)
     if name == "pinned":
-        return bool(value)
+        return _flag(name, value)
     if name == "metadata":
         return _metadata(value)
     if name == "level" and value not in ("episode", "insight"):
         raise InvalidInput(f"level={value!r} is not a level: 'episode' or 'insight'")
     if not isinstance(value, str):
         raise InvalidInput(f"{name}={value!r} is not text")
-    return _encodable(name, value)
+    return _encodable(name, value) or None
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
@@ -104,7 +104,36 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
     texts = tuple(value)
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidInput(f"{name}={value!r} holds something that is not a text, or an empty one")
+    if any("\0" in text for text in texts):
+        raise InvalidInput(f"{name}={value!r} holds a NUL character, which no filter could find again")
     return tuple(_encodable(name, text) for text in dict.fromkeys(texts))
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name}={value!r} is neither True nor False")
+    return value
+
+
+def checked_count(name: str, value: Any, least: int = 0) -> int | None:
+    """A bound such as ``limit``: a whole number of at least ``least``, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}, or None")
+    return value
+
+
+def checked_id(note: Any) -> NoteId:
+    """The id of a note, given the note or its id. Raises UnknownId for what can be no id."""
+    value = note.id if isinstance(note, Note) else note
+    if not isinstance(value, str):
+        raise UnknownId(f"{value!r} is no note's id: give a note, or its id as text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UnknownId(f"there is no note {value!r}") from error
+    return NoteId(value)
 
 
 def _importance(value: Any) -> int:

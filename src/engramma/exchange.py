@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engramma.commit import PutLink, PutNote
-from engramma.errors import InvalidInput
+from engramma.errors import InvalidInput, NotAMemory
 from engramma.note import Link, Note, NoteId, Space
 from engramma.recall import Recall
 from engramma.store.base import Query, Store
@@ -45,7 +46,7 @@ def load(store: Store, recall: Recall, add_many: Callable[..., list[Note]], path
     links = [row["link"] for row in rows if isinstance(row, dict) and "link" in row]
     others = [row for row in rows if not isinstance(row, dict) or not {"note", "link", "engramma"} & set(row)]
     _put_notes(store, recall, [_note(row) for row in notes], progress)
-    _put_links(store, [row_link({name: row[name] for name in LINK_COLUMNS}) for row in links])
+    _put_links(store, [_link(row) for row in links])
     if others:
         add_many(others, progress=progress)
     return sum(store.totals().notes.values()) - before
@@ -56,7 +57,7 @@ def _lines(path: Path) -> Iterator[Any]:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{str(path)!r} is not UTF-8 text: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         if not line.lstrip().startswith("{"):
@@ -69,15 +70,26 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _note(row: Mapping[str, Any]) -> Note:
-    if missing := set(NOTE_COLUMNS) - set(row):
+    if missing := set(NOTE_COLUMNS) - set(row if isinstance(row, dict) else ()):
         raise InvalidInput(f"a note in the file lacks {sorted(missing)[0]!r}: it was not written by engramma export")
-    return row_note({**row, "revision": 1})
+    if not isinstance(row["id"], str) or not re.fullmatch(r"[0-9A-Za-z_-]{1,64}", row["id"]):
+        raise InvalidInput(f"a note in the file has the id {row['id']!r}: ids are letters, digits, - and _")
+    try:
+        return row_note({**row, "revision": 1})
+    except (TypeError, ValueError, NotAMemory) as error:
+        raise InvalidInput(f"note {row['id']!r} in the file is not as engramma export wrote it: {error}") from error
+
+
+def _link(row: Any) -> Link:
+    if missing := set(LINK_COLUMNS) - set(row if isinstance(row, dict) else ()):
+        raise InvalidInput(f"a link in the file lacks {sorted(missing)[0]!r}: it was not written by engramma export")
+    return row_link(row)
 
 
 def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Progress | None) -> None:
     for start in range(0, len(notes), _BATCH):
         known = store.notes([note.id for note in notes[start : start + _BATCH]])
-        fresh = [note for note in notes[start : start + _BATCH] if note.id not in known]
+        fresh = list({note.id: note for note in notes[start : start + _BATCH] if note.id not in known}.values())
         cut = [pieces(passage(note)) for note in fresh]
         vectors = recall.embed([piece for texts in cut for piece in texts], "passage")
         parts = np.split(vectors, np.cumsum([len(texts) for texts in cut])[:-1]) if fresh else []

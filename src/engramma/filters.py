@@ -63,42 +63,54 @@ class Not:
 Filter = Compare | Every | Some | Not
 
 
-def parse(where: Where | None) -> Filter | None:
+_DEEPEST = 50
+
+
+def parse(where: Where | None, depth: int = 0) -> Filter | None:
     """The filter tree of a ``where``; None for none. Raises InvalidInput naming what is wrong."""
-    if where is None:
-        return None
+    return None if where is None else _parsed(where, depth)
+
+
+def _parsed(where: Any, depth: int) -> Filter:
+    if depth > _DEEPEST:
+        raise InvalidInput(f"where is nested more than {_DEEPEST} deep")
     if not isinstance(where, Mapping):
         raise InvalidInput(f"where={where!r} is not a dict such as {{'tags': {{'$in': ['bug']}}}}")
-    return Every(tuple(_entry(name, value) for name, value in where.items()))
+    return Every(tuple(_entry(name, value, depth + 1) for name, value in where.items()))
 
 
-def _entry(name: str, value: Any) -> Filter:
+def _entry(name: Any, value: Any, depth: int) -> Filter:
+    if not isinstance(name, str):
+        raise InvalidInput(f"a filter's keys are field names, not {name!r}")
     if name in ("$and", "$or"):
         if not isinstance(value, list | tuple) or not value:
             raise InvalidInput(f"{name} takes a list of filters, not {value!r}")
-        parts = tuple(part for part in map(parse, value) if part is not None)
+        parts = tuple(_parsed(part, depth) for part in value)
         return Every(parts) if name == "$and" else Some(parts)
     if name == "$not":
-        return Not(parse(value) or Every(()))
+        return Not(_parsed(value, depth))
     field, path = _field(name)
     if isinstance(value, Mapping):
-        return Every(tuple(_condition(field, path, operator, operand) for operator, operand in value.items()))
+        return Every(tuple(_condition(field, path, operator, operand, depth) for operator, operand in value.items()))
     return _compare(field, path, "$eq", value)
 
 
 def _field(name: str) -> tuple[str, tuple[str, ...]]:
     if name.startswith("metadata.") and all(parts := tuple(name.split(".")[1:])):
+        _check_storable("metadata", "a key", name)
         return "metadata", parts
     if name not in FIELDS:
         raise InvalidInput(f"cannot filter on {name!r}: the fields are {', '.join(FIELDS)} and metadata.<key>")
     return name, ()
 
 
-def _condition(field: str, path: tuple[str, ...], operator: str, operand: Any) -> Filter:
+def _condition(field: str, path: tuple[str, ...], operator: str, operand: Any, depth: int) -> Filter:
+    if depth > _DEEPEST:
+        raise InvalidInput(f"where is nested more than {_DEEPEST} deep")
     if operator == "$not":
         if not isinstance(operand, Mapping):
             raise InvalidInput(f"$not on {field!r} takes operators, not {operand!r}")
-        return Not(Every(tuple(_condition(field, path, name, value) for name, value in operand.items())))
+        return Not(Every(tuple(_condition(field, path, name, value, depth + 1) for name, value in operand.items())))
     if operator not in COMPARISONS:
         known = ", ".join((*COMPARISONS, "$not"))
         raise InvalidInput(f"unknown filter operator {operator!r} on {field!r}: the operators are {known}")
@@ -115,17 +127,27 @@ def _compare(field: str, path: tuple[str, ...], operator: Operator, value: Any) 
     return Compare(field, operator, _scalar(field, operator, value), path)
 
 
+def _check_storable(field: str, operator: str, value: Any) -> None:
+    """Refuse what no store can compare: NaN, whole numbers beyond 64 bits, NUL and lone surrogates."""
+    text_bad = isinstance(value, str) and ("\0" in value or any("\ud800" <= char <= "\udfff" for char in value))
+    number_bad = isinstance(value, float) and value != value
+    if text_bad or number_bad or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+        raise InvalidInput(f"{operator} on {field!r} cannot compare with {value!r}")
+
+
 def _scalar(field: str, operator: Operator, value: Any) -> Any:
     if value is None and operator not in ("$gt", "$gte", "$lt", "$lte"):
         return None
     if field in TIME_FIELDS and isinstance(value, datetime | date | str):
         return moment(value, field)
+    _check_storable(field, operator, value)
     allowed: tuple[type, ...] = {"metadata": (str, bool, int, float)}.get(field, (str,))
     if field in NUMBER_FIELDS:
         allowed = (int, float)
     if field in FLAG_FIELDS:
         allowed = (bool,)
-    if not isinstance(value, allowed) or field in TIME_FIELDS:
+    flag_as_number = isinstance(value, bool) and bool not in allowed
+    if not isinstance(value, allowed) or field in TIME_FIELDS or flag_as_number:
         kinds = " or ".join(kind.__name__ for kind in allowed)
         raise InvalidInput(f"{operator} on {field!r} takes {'a time' if field in TIME_FIELDS else kinds}, not {value!r}")
     return value

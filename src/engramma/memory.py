@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,15 +19,15 @@ from typing import Any, Self
 from engramma import exchange, plan, reindexing, settings
 from engramma.analysts.base import Analyst
 from engramma.analysts.rules import RuleAnalyst, describe
-from engramma.commit import ArchiveNote, Change, Commit, DropLink, RemoveNote, inverse, summarise
-from engramma.dates import moment
-from engramma.draft import checked, checked_space, checked_update, fields_of, make_draft
-from engramma.errors import Conflict, EmbedderMismatch, EngrammaError, InvalidInput, StoreError, UnknownId
+from engramma.commit import Change, Commit, PutLink, RemoveNote, inverse, summarise
+from engramma.dates import last_moment, moment, said_dates
+from engramma.draft import checked, checked_count, checked_id, checked_space, checked_update, fields_of, make_draft
+from engramma.errors import Conflict, EmbedderMismatch, InvalidInput, StoreError, UnknownId
 from engramma.filters import Where, parse
 from engramma.models import resolve_embedder, resolve_llm
 from engramma.models.base import Embedder
-from engramma.note import CommitId, Link, Note, NoteId, Space, as_id
-from engramma.recall import Hits, Recall, Request
+from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.recall import INCLUDABLE, Hits, Recall, Request
 from engramma.report import Check, Stats, stats_of
 from engramma.scoring import DEFAULT_CUT_OFF
 from engramma.store import Query, Revision, SqliteStore, Store
@@ -39,6 +39,7 @@ Spaces = Space | list[Space]
 Notes = list[Note]
 Revisions = list[Revision]
 Commits = list[Commit]
+Decision = tuple[Space, Sequence[Change], str]
 _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 
 
@@ -56,30 +57,30 @@ class Memory:
     @classmethod
     def open(
         cls, path: str | Path | None = None, *, llm: Any = None, embedder: Any = None, space: Space | None = None,
-        analyst: Analyst | None = None, catch_up: bool = True,
+        analyst: Analyst | None = None, catch_up: bool = True, create: bool = True, reindex: bool | Progress = False,
     ) -> Memory:  # fmt: skip
         """Open a memory file, or create it; ":memory:" for one that lives as long as the object.
 
         ``llm`` and ``embedder`` take a string ("ollama:qwen2.5:7b"), the URL of an OpenAI-compatible
         server, an object of our protocols, or a LangChain object. What is not given comes from
         ENGRAMMA_* variables, then engramma.toml. With a model, up to eight notes that wait to be
-        read are read now, unless ``catch_up`` is False.
+        read are read now, unless ``catch_up`` is False. ``reindex`` embeds all notes anew where the
+        file's vectors come from another embedder (True, or a function to show progress with).
 
-        Raises StoreError and its kinds for a file that cannot be used, EmbedderMismatch when the
-        file's vectors come from another embedder.
+        Raises StoreError and its kinds for a file that cannot be used (or is not there, when
+        ``create`` is False), EmbedderMismatch when the vectors come from another embedder.
         """
         given = {"db": None if path is None else str(path), "llm": llm, "embedder": embedder, "space": space}
         force = {name: setting.value for name, setting in settings.settings(given).items()}
-        model = resolve_llm(force["llm"])
-        store = open_store(str(force["db"]))
-        try:
-            chosen = _embedder_for(store, force["embedder"])
-            memory = cls(store, embedder=chosen, analyst=analyst or _analyst_for(model), space=force["space"])
-            if catch_up and memory._analyst.slow:
+        reader = analyst or _analyst_for(resolve_llm(force["llm"]))
+        with ExitStack() as unless_opened:
+            store = open_store(str(force["db"]), create)
+            unless_opened.callback(store.close)
+            chosen = _embedder_for(store, force["embedder"], reindex)
+            memory = cls(store, embedder=chosen, analyst=reader, space=force["space"])
+            if catch_up and reader.slow:
                 memory.catch_up(limit=_AT_OPEN)
-        except (EngrammaError, OSError):
-            store.close()
-            raise
+            unless_opened.pop_all()
         return memory
 
     def __enter__(self) -> Self:
@@ -122,6 +123,8 @@ class Memory:
 
         All are checked before the first is stored. ``progress`` is called with (done, total).
         """
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise InvalidInput(f"items={items!r} is not a list of notes: give [{items!r}] to add one")
         drafts = []
         for number, item in enumerate(items):
             fields = fields_of(item)
@@ -135,53 +138,53 @@ class Memory:
 
     def update(self, note: Note | str, **fields: Any) -> Note:
         """Change a note by its author's hand; an unknown field is an error. A new content is read anew."""
-        checked_fields = checked_update(fields)
-        embeds = {"content", "speaker"} & set(checked_fields)
+        wanted = checked_update(fields)
+        planned: list[Note] = []
 
-        def changes(current: Note) -> Sequence[Change]:
-            after, reading = dict(checked_fields), None
+        def decide() -> Decision:
+            current, after, reading = self._in_sight(checked_id(note)), dict(wanted), None
             if after.get("content", current.content) != current.content:
                 reading = describe(plan.draft_of(replace(current, **after)))
                 after["state"] = "pending"
-            return plan.plan_update(current, after, reading, f"updated {', '.join(sorted(fields))}")
+            planned[:] = [replace(current, **after)]
+            reason = f"updated {', '.join(sorted(fields))}"
+            if "at" in after and reading is None:
+                after["dates"] = said_dates(current.content, after["at"])
+            others = self._store.notes([link.other(current.id) for link in current.links])
+            changes = plan.plan_update(current, after, reading, others, reason)
+            return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
 
-        def vectors(current: Note) -> dict[NoteId, Any]:
-            texts = pieces(passage(replace(current, **checked_fields))) if embeds else []
-            return {current.id: self._recall.embed(texts, "passage")} if texts else {}
+        def vectors() -> dict[NoteId, Any]:
+            embeds = {"content", "speaker"} & set(wanted)
+            return {planned[0].id: self._recall.embed(pieces(passage(planned[0])), "passage")} if embeds else {}
 
-        current = self._change_note(as_id(note), changes, vectors)
-        if current.state == "pending":
-            self._writer.read([current.id])
-        return self.get(current.id)
-
-    def _change_note(
-        self, note_id: NoteId, changes: Callable[[Note], Sequence[Change]], vectors: Callable[[Note], dict[NoteId, Any]]
-    ) -> Note:
-        for attempt in range(ATTEMPTS):
-            current = self._in_sight(note_id)
-            planned = changes(current)
-            if not planned:
-                return current
-            reason = f'{planned[0].reason} "{excerpt(current.content, 40)}"'  # type: ignore[union-attr]
-            try:
-                self._store.apply([make_commit(current.space, planned, "user", reason)], vectors(current))
-                return self.get(note_id)
-            except Conflict:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+        if decide()[1]:
+            self._commit(decide, vectors=vectors)
+        if planned[0].state == "pending":
+            self._writer.read([planned[0].id])
+        return self.get(planned[0].id)
 
     def delete(self, note: Note | str) -> Commit:
         """Archive a note: out of sight, its links dropped, its history kept. ``revert`` undoes it."""
-        current = self._in_sight(as_id(note))
-        others = self._store.notes([link.other(current.id) for link in current.links])
-        changes = plan.plan_archive(current, others, "deleted by hand")
-        return self._apply(current.space, changes, f'delete "{excerpt(current.content, 48)}"')
+
+        def decide() -> Decision:
+            current = self._in_sight(checked_id(note))
+            others = self._store.notes([link.other(current.id) for link in current.links])
+            changes = plan.plan_archive(current, others, "deleted by hand")
+            return current.space, changes, f'delete "{excerpt(current.content, 48)}"'
+
+        return self._commit(decide)
 
     def purge(self, note: Note | str) -> Commit:
         """Remove a note for good, with revisions, vectors and links. This cannot be reverted."""
-        current = self.get(note)
-        done = self._apply(current.space, [RemoveNote(current.id, "purged")], "purge: one note removed for good")
+
+        def decide() -> Decision:
+            current = self.get(note)
+            others = self._store.notes([link.other(current.id) for link in current.links])
+            freed = plan.released(current, others, "what superseded it was removed for good")
+            return current.space, [RemoveNote(current.id, "purged"), *freed], "purge: one note removed for good"
+
+        done = self._commit(decide)
         self._recall.forget()
         return done
 
@@ -192,7 +195,7 @@ class Memory:
         if not notes:
             return None
         changes = [RemoveNote(note.id, "space deleted") for note in notes]
-        done = self._apply(space, changes, f"delete space: {len(notes)} notes removed for good")
+        done = self._commit(lambda: (space, changes, f"delete space: {len(notes)} notes removed for good"))
         self._recall.forget()
         return done
 
@@ -200,54 +203,76 @@ class Memory:
         self, source: Note | str, target: Note | str, *, kind: str = "related", reason: str = "", strength: float = 0.8
     ) -> Link:
         """Link two notes of one space by hand. ``supersedes`` also takes the target out of search."""
-        shown = {note.id: note for note in (self._in_sight(as_id(source)), self._in_sight(as_id(target)))}
-        if not 0 <= strength <= 1 or not kind.strip():
-            raise InvalidInput(f"strength={strength!r} must be from 0 to 1, and kind={kind!r} a word")
-        link = Link(as_id(source), as_id(target), checked("kind", kind), checked("reason", reason), strength)
-        done = self._apply(shown[link.source].space, plan.plan_link(link, shown), f"link: {kind}")
-        return done.changes[0].link  # type: ignore[union-attr]
+        if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 <= strength <= 1:
+            raise InvalidInput(f"strength={strength!r} must be a number from 0 to 1")
+        if not isinstance(reason, str):
+            raise InvalidInput(f"reason={reason!r} is not text")
+        if not isinstance(kind, str) or not kind.strip():
+            raise InvalidInput(f"kind={kind!r} must be a word such as 'related'")
+        link = Link(
+            checked_id(source), checked_id(target), checked("kind", kind), checked("reason", reason) or "", float(strength)
+        )
+
+        def decide() -> Decision:
+            shown = {note.id: note for note in (self._in_sight(link.source), self._in_sight(link.target))}
+            return shown[link.source].space, plan.plan_link(link, shown), f"link: {kind}"
+
+        done = self._commit(decide).changes[0]
+        assert isinstance(done, PutLink)
+        return done.link
 
     def unlink(self, source: Note | str, target: Note | str, *, kind: str | None = None) -> Commit:
         """Drop the links between two notes, in either direction; of one kind, if given."""
-        first, second = self.get(source), self.get(target)
-        between = [link for link in first.links if link.other(first.id) == second.id and kind in (None, link.kind)]
-        if not between:
-            raise UnknownId(f"there is no link {'' if kind is None else repr(kind) + ' '}between {first.id!r} and {second.id!r}")
-        changes = plan.plan_unlink(between, {first.id: first, second.id: second}, "unlinked by hand")
-        return self._apply(first.space, changes, "unlink")
+
+        def decide() -> Decision:
+            first, second = self.get(source), self.get(target)
+            between = [link for link in first.links if link.other(first.id) == second.id and kind in (None, link.kind)]
+            if not between:
+                which = "" if kind is None else f"{kind!r} "
+                raise UnknownId(f"there is no link {which}between {first.id!r} and {second.id!r}")
+            return first.space, plan.plan_unlink(between, {first.id: first, second.id: second}, "unlinked by hand"), "unlink"
+
+        return self._commit(decide)
 
     def revert(self, commit: Commit | str) -> Commit:
         """Undo any commit, also out of order; reverting a revert works. Raises Conflict, naming what
         a later commit changed, or what was removed for good; then nothing is changed."""
-        commit_id = CommitId(commit.id if isinstance(commit, Commit) else commit)
+        commit_id = commit.id if isinstance(commit, Commit) else CommitId(checked_id(commit))
         found = self._store.commit(commit_id)
         if found is None:
             raise UnknownId(f"there is no commit {commit_id!r}: engramma log shows them")
-        notes = self._store.notes(found.notes())
-        changes = self._with_dropped_links(inverse(found, notes), notes)
-        reason = f"revert {found.id}: {excerpt(found.reason, 60)}"
-        return self._apply(found.space, changes, reason, reverts=found.id)
 
-    def _with_dropped_links(self, changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> list[Change]:
-        """Reverting an addition archives a note; links that came later go with it."""
-        full: list[Change] = []
-        for change in changes:
-            if isinstance(change, ArchiveNote):
-                dropped = {step.source + step.target + step.kind for step in full if isinstance(step, DropLink)}
-                for link in notes[change.note].links:
-                    if link.source + link.target + link.kind not in dropped:
-                        full.append(DropLink(*link.ends, change.reason))
-            full.append(change)
-        return full
+        def decide() -> Decision:
+            notes = self._store.notes(found.notes())
+            changes = plan.with_dropped_links(inverse(found, notes), notes)
+            return found.space, changes, f"revert {found.id}: {excerpt(found.reason, 60)}"
+
+        return self._commit(decide, reverts=found.id)
 
     def merge(self, notes: Sequence[Note | str]) -> Commit:
         """Fold notes of one space into the first: it stays current, the others are kept as merged."""
-        found = [self._in_sight(as_id(note)) for note in notes]
-        changes = plan.plan_merge(found, "merged by hand")
-        return self._apply(found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}")
 
-    def _apply(self, space: Space, changes: Sequence[Change], reason: str, reverts: CommitId | None = None) -> Commit:
-        return self._store.apply([make_commit(space, changes, "user", reason, reverts=reverts)], {})[0]
+        def decide() -> Decision:
+            found = [self._in_sight(checked_id(note)) for note in notes]
+            changes = plan.plan_merge(found, "merged by hand")
+            return found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}"
+
+        return self._commit(decide)
+
+    def _commit(
+        self, decide: Callable[[], Decision], reverts: CommitId | None = None,
+        vectors: Callable[[], Mapping[NoteId, Any]] = dict,
+    ) -> Commit:  # fmt: skip
+        """Decide on what is there and write it; where the memory has changed in between, decide again."""
+        for _ in range(ATTEMPTS - 1):
+            space, changes, reason = decide()
+            with suppress(Conflict):
+                return self._apply(make_commit(space, changes, "user", reason, reverts=reverts), vectors())
+        space, changes, reason = decide()
+        return self._apply(make_commit(space, changes, "user", reason, reverts=reverts), vectors())
+
+    def _apply(self, commit: Commit, vectors: Mapping[NoteId, Any]) -> Commit:
+        return self._store.apply([commit], vectors, self._embedder.name)[0]
 
     # -- read
 
@@ -265,7 +290,7 @@ class Memory:
         if not isinstance(query, str):
             raise InvalidInput(f"query={query!r} is not text")
         request = Request(
-            checked("query", query), self._spaces(space), k, where, _bound("since", since), _bound("until", until),
+            checked("query", query) or "", self._spaces(space), k, where, _bound("since", since), _bound("until", until),
             self._seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
         )  # fmt: skip
         parse(where)
@@ -277,7 +302,7 @@ class Memory:
 
     def get(self, note: Note | str, *, as_of: Moment = None) -> Note:
         """One note, deleted ones included (``state`` tells), now or as it was. Raises UnknownId."""
-        note_id = as_id(note)
+        note_id = checked_id(note)
         found = self._store.notes([note_id], self._seq(as_of)).get(note_id)
         if found is None:
             then = "" if as_of is None else f" as of {as_of}"
@@ -290,8 +315,9 @@ class Memory:
         newest_first: bool = False,
     ) -> Notes:  # fmt: skip
         """Notes in the order they were added, archived and merged ones only if included."""
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
+        checked_count("limit", limit)
+        if unknown := set(include) - set(INCLUDABLE):
+            raise InvalidInput(f"include holds {sorted(unknown)[0]!r}: it takes {', '.join(INCLUDABLE)}")
         states = ["pending", "ready", *(state for state in ("archived", "merged") if state in include)]
         seq = self._seq(as_of)
         query = Query(
@@ -303,12 +329,14 @@ class Memory:
 
     def neighbours(self, note: Note | str, *, depth: int = 1) -> Notes:
         """The notes reached along up to ``depth`` links from a note, nearest first."""
-        if depth < 1:
-            raise InvalidInput(f"depth={depth!r} must be at least 1")
+        if checked_count("depth", depth, least=1) is None:
+            raise InvalidInput("depth=None must be a whole number of at least 1")
         start = self.get(note)
         found: dict[NoteId, Note] = {start.id: start}
         frontier = [start]
         for _ in range(depth):
+            if not frontier:
+                break
             ids = [link.other(near.id) for near in frontier for link in sorted(near.links, key=lambda link: -link.strength)]
             frontier = list(self._store.notes([i for i in ids if i not in found]).values())
             found |= {n.id: n for n in frontier}
@@ -316,19 +344,20 @@ class Memory:
 
     def history(self, note: Note | str) -> Revisions:
         """Every revision of a note, oldest first, each with the commit that made it."""
-        note_id = as_id(note)
+        note_id = checked_id(note)
         revisions = self._store.history(note_id)
         if not revisions:
             raise UnknownId(f"there is no note {note_id!r}")
         return revisions
 
-    def log(self, *, limit: int | None = 20, space: Space | None = None, note: Note | str | None = None) -> Commits:
+    def log(self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None) -> Commits:
         """The commits of a space, newest first; those that touched one note, if given."""
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise InvalidInput(f"limit={limit!r} must be a whole number, or None for all")
+        checked_count("limit", limit)
         note_id = None if note is None else self.get(note).id
-        where = None if note is not None else self._spaces(space)[0]
-        return self._store.log(limit, where, note_id)
+        if note_id is not None:
+            return self._store.log(limit, None, note_id)
+        found = [commit for one in self._spaces(space) for commit in self._store.log(limit, one)]
+        return sorted(found, key=lambda commit: -commit.seq)[:limit]
 
     def spaces(self) -> dict[Space, int]:
         """Every space with the number of notes in sight."""
@@ -346,7 +375,8 @@ class Memory:
 
     def catch_up(self, *, limit: int | None = None, progress: Progress | None = None) -> int:
         """Read the notes that wait; how many were read. The rest stays pending with its error."""
-        waiting = self._store.pending(None, 2**31 if limit is None else limit)
+        most = checked_count("limit", limit)
+        waiting = self._store.pending(None, 2**31 if most is None else most)
         return self._writer.read(waiting, progress)
 
     def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
@@ -395,22 +425,31 @@ class Memory:
 
     def _seq(self, as_of: Moment) -> int | None:
         """The commit that ``as_of`` means: a moment, a commit's id or its sequence number."""
-        if as_of is None or isinstance(as_of, int):
-            return as_of
-        if isinstance(as_of, str) and (commit := self._store.commit(CommitId(as_of))) is not None:
-            return commit.seq
-        return self._store.seq_at(moment(as_of, "as_of"))
+        if as_of is None:
+            return None
+        if isinstance(as_of, int):
+            return max(0, min(as_of, self._store.head()))
+        if isinstance(as_of, str):
+            checked("as_of", as_of)
+            if (commit := self._store.commit(CommitId(as_of))) is not None:
+                return commit.seq
+        return self._store.seq_at(last_moment(as_of, "as_of"))
 
 
 def _bound(name: str, value: datetime | str | None) -> datetime | None:
-    return None if value is None else moment(value, name)
+    if value is None:
+        return None
+    return last_moment(value, name) if name == "until" else moment(value, name)
 
 
-def open_store(path: str) -> Store:
+def open_store(path: str, create: bool = True) -> Store:
     """The store that a path or URL means."""
     if path.startswith(("postgresql://", "postgres://")):
         raise InvalidInput(f"{path!r}: this version keeps memories in SQLite files only; give a file path")
-    return SqliteStore(path if path == ":memory:" else str(Path(path).expanduser()))
+    place = Path(path).expanduser()
+    if path != ":memory:" and not create and not place.exists():
+        raise StoreError(f"there is no memory at {path!r}: engramma add makes one, or give another --db")
+    return SqliteStore(path if path == ":memory:" else str(place))
 
 
 def _analyst_for(model: Any) -> Analyst:
@@ -421,7 +460,7 @@ def _analyst_for(model: Any) -> Analyst:
     return LLMAnalyst(model)
 
 
-def _embedder_for(store: Store, wanted: Any) -> Embedder:
+def _embedder_for(store: Store, wanted: Any, reindex: bool | Progress) -> Embedder:
     """The embedder to use: the one asked for, else the one the file was made with, else the default."""
     kept = store.meta("embedder")
     if wanted is None and kept is not None:
@@ -431,9 +470,11 @@ def _embedder_for(store: Store, wanted: Any) -> Embedder:
     if kept is None:
         store.set_meta({"embedder": embedder.name, "dimensions": str(embedder.dimensions), "model": "1"})
     elif kept != embedder.name or store.meta("dimensions") != str(embedder.dimensions):
-        raise EmbedderMismatch(
-            f"{store.path!r} holds vectors of {kept} ({store.meta('dimensions')} dimensions), but the embedder is "
-            f"{embedder.name} ({embedder.dimensions} dimensions): open it with {kept}, or embed all notes anew with "
-            f"'engramma reindex --embedder {embedder.name}'"
-        )
+        if reindex is False:
+            raise EmbedderMismatch(
+                f"{store.path!r} holds vectors of {kept} ({store.meta('dimensions')} dimensions), but the embedder is "
+                f"{embedder.name} ({embedder.dimensions} dimensions): open it with {kept}, or embed all notes anew with "
+                f"'engramma reindex --embedder {embedder.name}' or Memory.open(…, reindex=True)"
+            )
+        reindexing.reindex(store, embedder, None if reindex is True else reindex)
     return embedder

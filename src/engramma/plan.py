@@ -55,6 +55,9 @@ def draft_of(note: Note) -> Draft:
     )  # fmt: skip
 
 
+IN_SIGHT = ("pending", "ready")
+
+
 @dataclass(slots=True)
 class _Revision:
     after: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +90,8 @@ def follow(note: NoteId, previous: NoteId) -> Link:
 
 
 def _merges(reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
-    return reading.duplicate_of is not None and reading.duplicate_of in shown
+    twin = shown.get(reading.duplicate_of) if reading.duplicate_of else None
+    return twin is not None and twin.state in IN_SIGHT
 
 
 def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> tuple[list[Change], dict[NoteId, _Revision]]:
@@ -161,11 +165,18 @@ def plan_archive(note: Note, others: Mapping[NoteId, Note], reason: str) -> tupl
     and what it had superseded holds again."""
     changes: list[Change] = [DropLink(*link.ends, reason) for link in note.links]
     changes += [ArchiveNote(note.id, note.revision, reason), *_rejoined(note.links, note.id)]
-    for link in note.links:
-        older = others.get(link.target)
-        if link.kind == "supersedes" and link.source == note.id and older is not None and older.valid_until is not None:
-            changes.append(ReviseNote(older.id, older.revision, {"valid_until": None}, reason))
-    return tuple(changes)
+    return (*changes, *released(note, others, reason))
+
+
+def released(note: Note, others: Mapping[NoteId, Note], reason: str) -> list[Change]:
+    """What becomes of the notes that a vanishing note supersedes: the note that supersedes it takes
+    them over; without one they hold again."""
+    older = [others[x.target] for x in note.links if x.kind == "supersedes" and x.source == note.id and x.target in others]
+    newer = [x for x in note.links if x.kind == "supersedes" and x.target == note.id]
+    if newer:
+        return [PutLink(replace(link, target=old.id, revision=1), reason) for link in newer for old in older]
+    again = [old for old in older if old.valid_until is not None]
+    return [ReviseNote(old.id, old.revision, {"valid_until": None}, reason) for old in again]
 
 
 def _rejoined(links: Iterable[Link], gone: NoteId) -> list[Change]:
@@ -174,8 +185,11 @@ def _rejoined(links: Iterable[Link], gone: NoteId) -> list[Change]:
     return [PutLink(follow(following, previous))] if previous and following else []
 
 
-def plan_update(note: Note, after: Mapping[str, Any], reading: Reading | None, reason: str) -> tuple[Change, ...]:
-    """The author changes a note: what is given is set as given; a new content is described anew."""
+def plan_update(
+    note: Note, after: Mapping[str, Any], reading: Reading | None, others: Mapping[NoteId, Note], reason: str
+) -> tuple[Change, ...]:
+    """The author changes a note: what is given is set as given; a new content is described anew, and
+    what its old content had judged of other notes is taken back, to be judged again."""
     given = dict(note.given)
     for name in ("keywords", "tags", "category", "importance"):
         if name in after:
@@ -186,7 +200,14 @@ def plan_update(note: Note, after: Mapping[str, Any], reading: Reading | None, r
     if given != dict(note.given):
         wanted["given"] = given
     changed = {name: value for name, value in wanted.items() if getattr(note, name) != value}
-    return (ReviseNote(note.id, note.revision, changed, reason),) if changed else ()
+    revise = [ReviseNote(note.id, note.revision, changed, reason)] if changed else []
+    if reading is None:
+        return tuple(revise)
+    judged = [link for link in note.links if link.source == note.id and link.kind in _JUDGED]
+    return (*revise, *plan_unlink(judged, others, reason))
+
+
+_JUDGED = ("supersedes", "contradicts", "solves", "same_as")
 
 
 def plan_link(link: Link, shown: Mapping[NoteId, Note]) -> tuple[Change, ...]:
@@ -210,9 +231,12 @@ def plan_unlink(links: Sequence[Link], shown: Mapping[NoteId, Note], reason: str
 
 def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
     """Fold notes into the first: it takes on their keywords, tags and dates, and their links."""
-    first, *rest = notes
-    if not rest or len({note.id for note in notes}) < len(notes) or len({str(note.space) for note in notes}) > 1:
+    if len({note.id for note in notes}) < max(2, len(notes)) or len({str(note.space) for note in notes}) > 1:
         raise InvalidInput("merge takes two or more different notes of one space")
+    for note in notes:
+        if note.state not in IN_SIGHT:
+            raise InvalidInput(f"note {note.id!r} is {note.state} already: merge the note that holds it now")
+    first, *rest = notes
     ids = {note.id for note in notes}
     wanted = {
         "keywords": unique(*(note.keywords for note in notes)),
@@ -234,3 +258,14 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
                 taken.add(moved.ends)
                 changes.append(PutLink(moved, reason))
     return tuple(changes)
+
+
+def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> tuple[Change, ...]:
+    """Changes in which a note that is archived loses all its links first, also those that came later."""
+    full: list[Change] = []
+    for change in changes:
+        if isinstance(change, ArchiveNote):
+            gone = {(step.source, step.target, step.kind) for step in full if isinstance(step, DropLink)}
+            full += [DropLink(*link.ends, change.reason) for link in notes[change.note].links if link.ends not in gone]
+        full.append(change)
+    return tuple(full)

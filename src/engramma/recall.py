@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import SupportsIndex, overload
 
 import numpy as np
 
@@ -58,9 +59,18 @@ class Hits(list[Hit]):
 
     def context(self, max_tokens: int = 800, count: CountTokens = estimate_tokens) -> str:
         """The hits as a fenced block for a prompt, at most ``max_tokens`` tokens by ``count``."""
-        if max_tokens < 0:
-            raise InvalidInput(f"max_tokens={max_tokens!r} must not be negative")
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
+            raise InvalidInput(f"max_tokens={max_tokens!r} must be a whole number of at least 0")
         return context(self, max_tokens, count)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Hits: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> Hit | Hits:
+        """One hit, or a slice as hits again."""
+        found = super().__getitem__(index)
+        return Hits(found) if isinstance(found, list) else found
 
     @property
     def direct(self) -> list[Hit]:
@@ -84,9 +94,10 @@ class Request:
     include: frozenset[str] = field(default_factory=frozenset)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.strip()[:QUERY_CHARACTERS])
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise InvalidInput(f"k={self.k!r} must be a whole number of at least 1")
-        if not 0 <= self.min_relevance <= 1:
+        if not isinstance(self.min_relevance, int | float) or not 0 <= self.min_relevance <= 1:
             raise InvalidInput(f"min_relevance={self.min_relevance!r} must be from 0 to 1")
         if unknown := set(self.include) - set(INCLUDABLE):
             raise InvalidInput(f"include holds {sorted(unknown)[0]!r}: it takes {', '.join(INCLUDABLE)}")
@@ -125,28 +136,32 @@ class Recall:
         if self._background is None:
             embedder = self._embedder()
             key = f"background:{embedder.name}"
-            if (kept := self._store.meta(key)) is None:
+            self._background = backgrounds.load(self._store.meta(key), embedder.dimensions)
+            if self._background is None:
                 self._background = backgrounds.measure(embedder)
                 self._store.set_meta({key: self._background.dump()})
-            else:
-                self._background = backgrounds.load(kept, embedder.dimensions)
         return self._background
 
+    @property
+    def embedder_name(self) -> str:
+        """The name of the embedder in use."""
+        return self._embedder().name
+
     def embed(self, texts: Sequence[str], kind: EmbeddingKind) -> np.ndarray:
-        """Unit vectors of texts, float32 (n, d)."""
+        """Unit vectors of texts, float32 (n, d). Raises ModelError when the embedder cannot."""
         return embedded(self._embedder(), texts, kind)
 
     def search(self, request: Request) -> Hits:
         """The hits of a search, with links and vectors of their notes."""
-        text = request.text[:QUERY_CHARACTERS]
-        if not text.strip():
+        text = request.text
+        if not text:
             raise InvalidInput(f"query={request.text[:80]!r} asks nothing: give some words")
         vector = self.embed([text], "query")[0]
         return self.search_with(request, vector)
 
     def search_with(self, request: Request, vector: np.ndarray) -> Hits:
         """The same for a question that is embedded already: unit float32 (d,)."""
-        asked = question(request.text[:QUERY_CHARACTERS], vector)
+        asked = question(request.text, vector)
         with self.indexes.lock:
             found = [candidate for space in request.spaces for candidate in self._candidates(request, space, asked)]
             found = sorted(found, key=lambda candidate: -candidate.pick.score)[: request.k]

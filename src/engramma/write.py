@@ -23,7 +23,7 @@ from engramma.analysts.rules import describe
 from engramma.commit import Change, Commit, PutLink, PutNote, ReviseNote, Tokens, summarise
 from engramma.errors import Conflict, ModelError, ReplyInvalid, StoreError
 from engramma.note import CommitId, Draft, Neighbour, Note, NoteId, Reading, Space
-from engramma.plan import draft_of, follow, new_note, plan_add, plan_reading
+from engramma.plan import IN_SIGHT, draft_of, follow, new_note, plan_add, plan_reading
 from engramma.recall import Recall
 from engramma.store.base import Store, Vectors
 from engramma.words import excerpt, pieces
@@ -32,6 +32,7 @@ log = logging.getLogger("engramma")
 
 NEIGHBOURS = 8
 ATTEMPTS = 8
+MODEL_FAILURES = (ModelError, OSError)  # a model that is down, in our words or in Python's
 Progress = Callable[[int, int], None]
 
 
@@ -71,34 +72,40 @@ class Writer:
     def add(self, drafts: Sequence[Draft], progress: Progress | None = None) -> list[NoteId]:
         """Store drafts in order; the ids of the notes that hold them now, one a draft."""
         ids: list[NoteId] = []
+        stored = 0
         size = max(32, self._analyst.batch)
-        for start in range(0, len(drafts), size):
-            try:
-                for note_id in self._add_chunk(drafts[start : start + size]):
-                    ids.append(note_id)
-                    if progress:
-                        progress(len(ids), len(drafts))
-            except StoreError as error:
-                error.unsaved = [draft.content for draft in drafts[len(ids) :]]
-                raise
+        try:
+            for start in range(0, len(drafts), size):
+                chunk: list[NoteId] = []
+                for note_id in self._put_chunk(drafts[start : start + size]):
+                    chunk.append(note_id)
+                    stored += 1
+                    if progress and not self._analyst.slow:
+                        progress(stored, len(drafts))
+                ids += self._read_chunk(chunk) if self._analyst.slow else chunk
+                if progress:
+                    progress(stored, len(drafts))
+        except StoreError as error:
+            error.unsaved = [draft.content for draft in drafts[stored:]]
+            raise
         return ids
 
-    def _add_chunk(self, drafts: Sequence[Draft]) -> Iterator[NoteId]:
-        prepared = self._prepare(drafts)
-        if self._analyst.slow:
-            ids = [self._put_pending(one) for one in prepared]
-            self.read([note_id for note_id, one in zip(ids, prepared, strict=True) if note_id == one.id and one.error is None])
-            yield from map(self._current, ids)
-            return
-        for one in prepared:
-            yield self._put_read(one) if one.error is None else self._put_pending(one)
+    def _put_chunk(self, drafts: Sequence[Draft]) -> Iterator[NoteId]:
+        for one in self._prepare(drafts):
+            yield self._put_pending(one) if self._analyst.slow or one.error else self._put_read(one)
+
+    def _read_chunk(self, ids: Sequence[NoteId]) -> list[NoteId]:
+        """Let a slow analyst read what was stored; the ids of the notes that hold it now."""
+        waiting = [note.id for note in self._store.notes(ids).values() if note.state == "pending" and note.vector is not None]
+        self.read(waiting)
+        return [self._current(note_id) for note_id in ids]
 
     def _prepare(self, drafts: Sequence[Draft]) -> list[Prepared]:
         cut = [pieces(passage(draft)) for draft in drafts]
         ids = [NoteId(str(ULID())) for _ in drafts]
         try:
             vectors = self._recall.embed([piece for texts in cut for piece in texts], "passage")
-        except (ModelError, OSError) as error:  # an embedding server that is down must not lose the text
+        except MODEL_FAILURES as error:  # an embedding server that is down must not lose the text
             log.warning("stored without a vector, will be embedded later: %s", error)
             return [Prepared(note_id, draft, None, str(error)) for note_id, draft in zip(ids, drafts, strict=True)]
         ends = np.cumsum([len(texts) for texts in cut])[:-1]
@@ -154,7 +161,7 @@ class Writer:
         """Write a planned commit; False when the memory has changed and it must be planned again."""
         vectors: Vectors = {one.id: one.vectors} if one is not None and one.vectors is not None else {}
         try:
-            self._store.apply([make_commit(space, changes, actor, reason, cost=reading)], vectors)
+            self._store.apply([make_commit(space, changes, actor, reason, cost=reading)], vectors, self._recall.embedder_name)
         except Conflict:
             if attempt + 1 == ATTEMPTS:
                 raise
@@ -164,7 +171,9 @@ class Writer:
     def _current(self, note_id: NoteId) -> NoteId:
         """The note that a restatement was merged into, or the note itself."""
         note = self._store.notes([note_id]).get(note_id)
-        while note is not None and note.state == "merged":
+        for _ in range(100):  # a chain of merges is short
+            if note is None or note.state != "merged":
+                break
             target = next((link.target for link in note.links if link.kind == "same_as" and link.source == note.id), None)
             if target is None:
                 break
@@ -204,7 +213,7 @@ class Writer:
             return list(notes)
         try:
             vectors = {(n.id, n.revision): self._recall.embed(pieces(passage(n)), "passage") for n in lacking}
-        except ModelError as error:
+        except MODEL_FAILURES as error:
             log.warning("still without a vector: %s", error)
             return [note for note in notes if note.vector is not None]
         self._store.put_vectors(int(self._store.meta("model") or 0), vectors)
@@ -220,7 +229,7 @@ class Writer:
             readings: Sequence[Reading | ReplyInvalid] = self._analyst.read(pages)
         except ReplyInvalid as error:
             readings = [error] + [ReplyInvalid(str(error)) for _ in pages[1:]]
-        except (ModelError, OSError) as error:
+        except MODEL_FAILURES as error:
             log.warning("%s cannot be asked, %d notes stay pending: %s", self._analyst.name, len(notes), error)
             for note in notes:
                 self._note_error(note, error)
@@ -246,7 +255,7 @@ class Writer:
             note = notes.pop(page.id, None)
             if note is None or note.state != "pending":
                 return  # deleted, or read by another process meanwhile
-            shown = {note_id: other for note_id, other in notes.items() if other.state != "archived"}
+            shown = {note_id: other for note_id, other in notes.items() if other.state in IN_SIGHT}
             changes = plan_reading(note, reading, shown)
             reason = _reason("read", page.draft, changes)
             if self._apply(note.space, changes, self._analyst.name, reason, None, reading, attempt):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from engramma.analysts.base import Page
 from engramma.analysts.prompts import SYSTEM, Sheet, make_sheet, reply_schema
 from engramma.analysts.replies import readings
 from engramma.errors import ModelError, ReplyInvalid
-from engramma.models.base import LLM, Completion
+from engramma.models.base import LLM, Completion, foreign_model
 from engramma.note import Reading
 
 BATCH = 4
@@ -34,7 +34,7 @@ class LLMAnalyst:
         self._retrying = Retrying(
             retry=retry_if_exception(_passing),
             stop=stop_after_attempt(attempts),
-            wait=wait_exponential_jitter(initial=pause, max=20 * pause, jitter=pause),
+            wait=wait_exponential(multiplier=pause, max=20 * pause) + wait_random(0, pause),
             reraise=True,
         )
 
@@ -50,7 +50,8 @@ class LLMAnalyst:
 
     def _ask(self, sheet: Sheet) -> Completion:
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": sheet.text}]
-        return self.llm.complete(messages, schema=reply_schema())
+        with foreign_model(self.llm.name):
+            return self.llm.complete(messages, schema=reply_schema())
 
 
 def _passing(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ breaks in it are folded, so that it cannot pose as another note.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -21,15 +22,28 @@ DRAFT_CHARACTERS = 2400
 NEIGHBOUR_CHARACTERS = 260
 CONTEXT_CHARACTERS = 120
 
+EXAMPLE: dict[str, Any] = {
+    "label": "d1",
+    "keywords": ["3-6 salient terms, most telling first"],
+    "tags": ["2-4 broad topics"],
+    "context": "one sentence on subject and meaning",
+    "category": "fact|event|preference|plan|decision|problem|solution|question",
+    "importance": "1-5",
+    "links": [{"to": "n1", "kind": "related", "reason": "why, in one clause", "strength": "0.1-1.0"}],
+    "changes": [
+        {"note": "n1", "reason": "why", "context": "its context rewritten, or left out", "add_tags": [], "add_keywords": [],
+         "strengthen": ["n2"], "prune": ["n3"]}
+    ],
+    "same_as": None,
+}  # fmt: skip
+_SHAPE = json.dumps({"notes": [EXAMPLE]}, separators=(",", ":"))
+_KINDS = ", ".join(kind for kind in LINK_KINDS if kind not in ("follows", "derived_from"))
+
 SYSTEM = f"""You keep an agent's long-term memory: small notes that describe themselves, link to each other with \
 reasons, and change what older notes mean. Read each draft (d…) together with the notes near it (n…).
 Answer with JSON only, one entry a draft:
-{{"notes":[{{"label":"d1","keywords":["3-6 salient terms, most telling first"],"tags":["2-4 broad topics"],\
-"context":"one sentence: the subject and why it matters","category":"fact|event|preference|plan|decision|problem|solution|question",\
-"importance":1-5,"links":[{{"to":"n1","kind":"related","reason":"why, in one clause","strength":0.1-1.0}}],\
-"changes":[{{"note":"n1","reason":"why","context":"n1's context rewritten in this light","add_tags":[],"add_keywords":[],\
-"strengthen":["n2"],"prune":["n3"]}}],"same_as":null}}]}}
-Kinds: {", ".join(kind for kind in LINK_KINDS if kind not in ("follows", "derived_from"))}. A link goes from the draft to the note.
+{_SHAPE}
+Kinds: {_KINDS}. A link goes from the draft to the note.
 supersedes: the draft replaces a fact of the note that no longer holds. contradicts: both cannot be true and it is open which is.
 same_as: the label of a note that says exactly the same, else null.
 Link only what a person would; change a note only if the draft alters its meaning. Use only labels shown. Write in the \

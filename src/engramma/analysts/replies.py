@@ -7,15 +7,16 @@ dropped is said, to be written on the commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import json_repair
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from engramma.analysts.base import Page
-from engramma.analysts.prompts import ChangePart, LinkPart, NotePart, Sheet
+from engramma.analysts.prompts import EXAMPLE, ChangePart, LinkPart, NotePart, Sheet
 from engramma.analysts.rules import describe
 from engramma.errors import ReplyInvalid
 from engramma.note import LinkProposal, NeighbourChange, NoteId, Reading
@@ -23,6 +24,9 @@ from engramma.words import excerpt
 
 P = TypeVar("P", bound=BaseModel)
 _STRENGTHEN = 0.1
+_MOST_WORDS = 16  # of one list in a reply
+_LONGEST = 100_000  # characters of a reply that are looked at
+_PLACES = 20  # brackets tried as the beginning of the JSON
 _OWN_FIELDS = ("keywords", "tags", "context", "category", "importance")
 _ADAPTERS = {name: TypeAdapter(NotePart.model_fields[name].rebuild_annotation()) for name in (*_OWN_FIELDS, "same_as")}
 
@@ -51,24 +55,32 @@ def readings(text: str, pages: Sequence[Page], sheet: Sheet) -> list[Reading | R
 
 def _entries(text: str, sheet: Sheet) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """The reply's entries by label, and remarks on entries that belong to no draft."""
-    data = json_repair.loads(_unfenced(text))
-    if isinstance(data, Mapping):
-        data = data.get("notes", [data])
-    items = [item for item in (data if isinstance(data, list) else [data]) if isinstance(item, Mapping)]
-    items = [item for item in items if set(item) & {*_OWN_FIELDS, "links", "changes"} and "properties" not in item]
+    items = next((items for part in _candidates(text) if (items := _items(part))), [])
     if len(items) == 1 and len(sheet.drafts) == 1 and "label" not in items[0]:
         return {next(iter(sheet.drafts)): items[0]}, []
     known = {str(item.get("label")): item for item in items if str(item.get("label")) in sheet.drafts}
     return known, [f"entry for {item.get('label')!r}, which is no draft" for item in items if item not in known.values()]
 
 
-def _unfenced(text: str) -> str:
-    """The inside of the first code fence that holds a brace, or the text from its first brace on."""
-    for block in re.findall(r"```(?:\w+)?\s*(.*?)```", text, re.DOTALL):
-        if "{" in block:
-            return str(block)
-    starts = [position for mark in "{[" if (position := text.find(mark)) >= 0]
-    return text[min(starts) :] if starts else ""
+def _candidates(text: str) -> Iterator[str]:
+    """Where the JSON of a reply may stand: in a code fence, or from one of its brackets on."""
+    text = text[:_LONGEST]
+    yield from (block for block in re.findall(r"```(?:\w+)?\s*(.*?)```", text, re.DOTALL) if "{" in block)
+    yield from (text[match.start() :] for match in islice(re.finditer(r"[\[{](?=\s*[\[{\"])", text), _PLACES))
+
+
+def _items(text: str) -> list[Mapping[str, Any]]:
+    """The entries in a piece of a reply: those that have a field of a reading."""
+    try:
+        data = json_repair.loads(text)
+    except RecursionError:
+        return []
+    while isinstance(data, Mapping) and len(data) == 1 and isinstance(next(iter(data.values())), Mapping | list):
+        data = next(iter(data.values()))  # {"notes": […]}, {"reading": {"notes": …}}
+    if isinstance(data, Mapping):
+        data = data.get("notes", [data])
+    items = [item for item in (data if isinstance(data, list) else [data]) if isinstance(item, Mapping)]
+    return [item for item in items if set(item) & {*_OWN_FIELDS, "links", "changes"} and "properties" not in item]
 
 
 def _reading(entry: Mapping[str, Any], page: Page, label: str, sheet: Sheet, strangers: Sequence[str]) -> Reading | ReplyInvalid:
@@ -108,11 +120,21 @@ def _own_fields(entry: Mapping[str, Any]) -> _Checked:
     for name, adapter in _ADAPTERS.items():
         if entry.get(name) in (None, "", []):
             continue
+        if name in EXAMPLE and entry[name] == EXAMPLE[name]:
+            checked.dropped.append(f"{name} repeats the prompt's example")
+            continue
         try:
-            checked.own[name] = adapter.validate_python(entry[name], strict=True)
+            checked.own[name] = _bounded(name, adapter.validate_python(entry[name], strict=True), checked)
         except ValidationError as error:
             checked.dropped.append(f"{name}={excerpt(repr(entry[name]), 60)}: {error.errors()[0]['msg'].lower()}")
     return checked
+
+
+def _bounded(name: str, value: Any, checked: _Checked) -> Any:
+    if isinstance(value, list) and len(value) > _MOST_WORDS:
+        checked.dropped.append(f"{len(value) - _MOST_WORDS} of {len(value)} {name}: at most {_MOST_WORDS} are kept")
+        return value[:_MOST_WORDS]
+    return value
 
 
 def _parts(model: type[P], items: Any, name: str, checked: _Checked) -> list[P]:
@@ -122,7 +144,9 @@ def _parts(model: type[P], items: Any, name: str, checked: _Checked) -> list[P]:
             checked.dropped.append(f"{name} is not a list: {excerpt(repr(items), 60)}")
         return []
     valid = []
-    for item in items:
+    if len(items) > _MOST_WORDS:
+        checked.dropped.append(f"{len(items) - _MOST_WORDS} of {len(items)} {name}s: at most {_MOST_WORDS} are kept")
+    for item in items[:_MOST_WORDS]:
         try:
             valid.append(model.model_validate(item))
         except ValidationError as error:
@@ -152,7 +176,7 @@ def _changes(items: Any, near: Mapping[str, NoteId], page: Page, checked: _Check
         strengthen = _shown(part.strengthen, near, "strengthen", checked)
         prune = _shown(part.prune, near, "prune", checked)
         changes[near[part.note]] = NeighbourChange(
-            near[part.note], part.reason, part.context, tuple(part.add_keywords), tuple(part.add_tags),
+            near[part.note], part.reason, part.context, tuple(part.add_keywords[:_MOST_WORDS]), tuple(part.add_tags[:_MOST_WORDS]),
             strengthen=dict.fromkeys(strengthen, _STRENGTHEN), prune=tuple(prune),
         )  # fmt: skip
     return list(changes.values())

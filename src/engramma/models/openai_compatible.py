@@ -6,7 +6,7 @@ with growing pauses, up to ``RETRIES`` times. We only turn its errors into ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from engramma.models.base import Completion, EmbeddingKind, Message
 
 RETRIES = 3
 TIMEOUT_SECONDS = 60.0
+REPLY_TOKENS = 2000  # four drafts take some 1,200; a small model that loops is stopped here
 _KNOWN_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536,
                      "nomic-embed-text": 768, "bge-m3": 1024, "mxbai-embed-large": 1024}  # fmt: skip
 
@@ -59,22 +60,42 @@ class OpenAIChat(_Server):
     def __init__(self, model: str, *, name: str | None = None, base_url: str | None = None, api_key: str | None = None,
                  retries: int = RETRIES, timeout: float = TIMEOUT_SECONDS) -> None:  # fmt: skip
         super().__init__(name or f"openai:{model}", model, base_url, api_key, retries, timeout)
+        bound = "max_tokens" if base_url else "max_completion_tokens"
+        self._options: dict[str, Any] = {"temperature": 0, bound: REPLY_TOKENS}
         self._takes_schema = True
 
     def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
-        """One answer; where the server cannot hold the reply to a schema, it is asked without one."""
+        """One answer of at most REPLY_TOKENS tokens.
+
+        Where the server refuses an option (a reply schema, a temperature), it is asked without it
+        from then on.
+        """
         import openai
 
         with self._translated():
-            if schema is not None and self._takes_schema:
+            while True:
+                options = dict(self._options)
+                if schema is not None and self._takes_schema:
+                    options["response_format"] = _response_format(schema)
                 try:
-                    return self._ask(messages, response_format=_response_format(schema))
-                except (openai.BadRequestError, openai.UnprocessableEntityError):
-                    self._takes_schema = False
-            return self._ask(messages)
+                    return self._ask(messages, options)
+                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                    if not self._give_up_option(options, str(error)):
+                        raise
 
-    def _ask(self, messages: Sequence[Message], **more: Any) -> Completion:
-        reply = self._client.chat.completions.create(model=self.model, messages=list(messages), temperature=0, **more)
+    def _give_up_option(self, options: Mapping[str, Any], complaint: str) -> bool:
+        """Drop the option that a complaint names, else the schema, else any; False when none is left."""
+        named = [name for name in options if name in complaint]
+        for name in [*named, *(name for name in ("response_format", *options) if name in options)]:
+            if name == "response_format":
+                self._takes_schema = False
+            else:
+                self._options.pop(name, None)
+            return True
+        return False
+
+    def _ask(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Completion:
+        reply = self._client.chat.completions.create(model=self.model, messages=list(messages), **options)
         text = (reply.choices[0].message.content or "") if getattr(reply, "choices", None) else ""
         usage = getattr(reply, "usage", None)
         return Completion(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)

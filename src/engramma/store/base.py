@@ -91,11 +91,12 @@ class Store(Protocol):
 
     path: str
 
-    def apply(self, commits: Sequence[Commit], vectors: Vectors) -> list[Commit]:
+    def apply(self, commits: Sequence[Commit], vectors: Vectors, embedder: str | None = None) -> list[Commit]:
         """Write commits in one transaction and return them with ``seq`` and ``before`` filled in.
 
         Raises StaleRevision when a note is not at the expected revision, Conflict for a key in use
-        or a link to a note that is not there, UnknownId; then nothing at all was written.
+        or a link to a note that is not there, UnknownId, EmbedderMismatch when ``embedder`` made the
+        vectors and the store has come to hold another's; then nothing at all was written.
         """
 
     def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
@@ -105,7 +106,7 @@ class Store(Protocol):
         """Notes in the order they were added, without links and vectors."""
 
     def matching(self, query: Query) -> set[NoteId]:
-        """The ids that ``find`` would give."""
+        """The ids that ``find`` would give without a limit."""
 
     def links(self, ids: Iterable[NoteId], as_of: int | None = None) -> list[Link]:
         """The links that have one of the notes at either end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -27,6 +27,7 @@ def connect(path: str) -> sqlite3.Connection:
     with translated(path):
         if path != ":memory:":
             _check_folder(path)
+            _check_header(path)
         db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db, path)
@@ -47,20 +48,40 @@ def _check_folder(path: str) -> None:
         raise StoreReadOnly(f"{path!r} cannot be written: a memory needs write permission for its file and folder")
 
 
+def _check_header(path: str) -> None:
+    """Look at the first bytes before SQLite does: opening somebody else's database would touch it."""
+    place = Path(path)
+    head = _head(place)
+    if not head:
+        return
+    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+        raise NotAMemory(f"{path!r} is not an SQLite database, so not an engramma memory; it was left as it is")
+    if int.from_bytes(head[68:72], "big") != APPLICATION_ID and not _is_blank(place):
+        raise NotAMemory(f"{path!r} is an SQLite database, but not an engramma memory; it was left as it is")
+
+
+def _head(place: Path) -> bytes:
+    if not place.exists():
+        return b""
+    with place.open("rb") as file:
+        return file.read(100)
+
+
+def _is_blank(place: Path) -> bool:
+    """Whether a database holds no table yet, read without touching it or its neighbours."""
+    with closing(sqlite3.connect(f"{place.absolute().as_uri()}?immutable=1", uri=True)) as db:
+        tables = int(db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    return tables == 0 and not place.with_name(place.name + "-wal").exists()
+
+
 def _prepare(db: sqlite3.Connection, path: str) -> None:
-    _check_owner(db, path)
+    if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # before WAL, so that it stands in the header
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA cache_size = -65536")
     _migrate(db, path)
-
-
-def _check_owner(db: sqlite3.Connection, path: str) -> None:
-    owner = db.execute("PRAGMA application_id").fetchone()[0]
-    empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-    if owner != APPLICATION_ID and not empty:
-        raise NotAMemory(f"{path!r} is an SQLite database, but not an engramma memory; it was left as it is")
 
 
 def _migrate(db: sqlite3.Connection, path: str) -> None:
@@ -74,7 +95,6 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
         for number, script in steps:
             if number > version:
                 _run(db, script)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {newest}")
 
 

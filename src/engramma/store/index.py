@@ -26,6 +26,7 @@ from engramma.words import is_chinese, terms
 K1, B = 1.2, 0.5
 FIELD_WEIGHTS = {"content": 1.0, "keywords": 0.3, "tags": 0.3, "context": 0.3}
 
+LONGEST = 4.0  # times the mean length, beyond which a note is not held to be longer: a word at its end counts
 _COMPARED = 200  # content terms kept for telling near copies
 
 VISIBLE, SUPERSEDED, ARCHIVED, MERGED = 0, 1, 2, 3
@@ -197,8 +198,8 @@ class SpaceIndex:
     def bm25(self, weights: dict[str, float]) -> np.ndarray:
         """BM25 of each note for weighted query terms: float32 (n,)."""
         scores = np.zeros(self.lengths.size, "f4")
-        lengths = self.lengths.view
-        norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()) if len(lengths) else 1.0, 1e-6))
+        mean = max(float(self.lengths.view.mean()) if self.lengths.size else 1.0, 1e-6)
+        norms = K1 * (1 - B + B * np.minimum(self.lengths.view / mean, LONGEST))
         for term, weight in weights.items():
             if (postings := self._postings.get(term)) is not None:
                 slots = np.array(postings.slots, "i4")

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any, Protocol
 
 from engramma.commit import ArchiveNote, Change, DropLink, PutLink, PutNote, RemoveNote, ReviseNote
-from engramma.errors import InvalidInput
+from engramma.errors import InvalidInput, NotAMemory
 from engramma.note import Link, Note, NoteId, SaidDate, Space
 
 NOTE_COLUMNS = (
@@ -40,7 +40,7 @@ def key_space(key: str) -> Space:
     """The inverse of ``space_key``."""
     if not key.startswith(("[", '"')):
         return key
-    value = json.loads(key)
+    value = from_json(key)
     return tuple(value) if isinstance(value, list) else str(value)
 
 
@@ -62,8 +62,18 @@ def to_json(value: Any) -> str:
     """JSON text; refuses what JSON cannot hold."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except RecursionError as error:
+        raise InvalidInput("the value is nested too deeply to be kept as JSON") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{value!r} cannot be kept as JSON: {error}") from error
+
+
+def from_json(text: str) -> Any:
+    """The value of JSON that a store kept. Raises NotAMemory where it was damaged."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise NotAMemory(f"the memory is damaged: {text[:60]!r} was kept as JSON and is not; load your last export") from error
 
 
 def _dates_json(dates: Sequence[SaidDate]) -> list[list[str]]:
@@ -103,13 +113,13 @@ def row_note(row: Row, **more: Any) -> Note:
     return Note(
         id=NoteId(row["id"]), space=key_space(row["space"]), content=row["content"],
         at=instant(row["at"], row["at_offset"]), created_at=instant(row["created_at"], row["at_offset"]),
-        keywords=tuple(json.loads(row["keywords"])), tags=tuple(json.loads(row["tags"])), context=row["context"],
-        dates=_dates(json.loads(row["dates"])), session=row["session"], speaker=row["speaker"],
+        keywords=tuple(from_json(row["keywords"])), tags=tuple(from_json(row["tags"])), context=row["context"],
+        dates=_dates(from_json(row["dates"])), session=row["session"], speaker=row["speaker"],
         category=row["category"], importance=row["importance"], level=row["level"], state=row["state"],
         pinned=bool(row["pinned"]),
         valid_until=None if row["valid_until"] is None else instant(row["valid_until"], row["at_offset"]),
         expires_at=None if row["expires_at"] is None else instant(row["expires_at"], row["at_offset"]),
-        metadata=json.loads(row["metadata"]), key=row["key"], given=json.loads(row["given"]), error=row["error"],
+        metadata=from_json(row["metadata"]), key=row["key"], given=from_json(row["given"]), error=row["error"],
         revision=row["revision"], **more,
     )  # fmt: skip
 
@@ -172,14 +182,14 @@ def change_row(change: Change) -> tuple[str, str, str | None, str]:
 
 def row_change(row: Row, note: Note | None) -> Change:
     """The change of a log row; ``note`` is the first revision, for a PutNote that is still there."""
-    body, note_id, other = json.loads(row["body"]), NoteId(row["note"]), row["other"]
+    body, note_id, other = from_json(row["body"]), NoteId(row["note"]), row["other"]
     match row["kind"]:
         case "PutNote" if note is not None:
             return PutNote(note, body["reason"])
-        case "ReviseNote":
+        case "ReviseNote" if "after" in body:
             after, before = json_fields(body["after"]), json_fields(body["before"])
             return ReviseNote(note_id, body["expects"], after, body["reason"], before)
-        case "ArchiveNote":
+        case "ArchiveNote" if "expects" in body:
             return ArchiveNote(note_id, body["expects"], body["reason"], json_fields(body["before"]))
         case "PutLink" if "link" in body:
             before_link = body["before"] and row_link(body["before"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,16 +31,21 @@ def condition(part: Filter) -> Sql:
 
 
 def _joined(parts: tuple[Filter, ...], word: str, empty: str) -> Sql:
-    sides = [condition(part) for part in parts]
-    text = word.join(f"({text})" for text, _ in sides) or empty
-    return text, [value for _, values in sides for value in values]
+    return _balanced([condition(part) for part in parts], word) if parts else (empty, [])
+
+
+def _balanced(sides: Sequence[Sql], word: str) -> Sql:
+    """Conditions joined as a balanced tree: SQLite bounds the depth of an expression, not its width."""
+    if len(sides) == 1:
+        return sides[0]
+    half = len(sides) // 2
+    (left, before), (right, after) = _balanced(sides[:half], word), _balanced(sides[half:], word)
+    return f"({left}){word}({right})", [*before, *after]
 
 
 def _compare(part: Compare) -> Sql:
     operands = part.value if part.operator in ("$in", "$nin") else (part.value,)
-    sides = [_one(part, operand) for operand in operands]
-    text = " OR ".join(text for text, _ in sides) or "0"
-    return f"({text})", [value for _, values in sides for value in values]
+    return _balanced([_one(part, operand) for operand in operands], " OR ") if operands else ("0", [])
 
 
 def _one(part: Compare, operand: Any) -> Sql:

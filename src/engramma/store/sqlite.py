@@ -6,31 +6,43 @@ SQLite's own locks. Every commit is on disk (fsync) before ``apply`` returns.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from engramma.commit import Commit, Tokens
-from engramma.errors import StoreClosed
+from engramma.commit import Commit, RemoveNote, Tokens
+from engramma.errors import EmbedderMismatch, NotAMemory, StoreClosed
 from engramma.note import CommitId, Link, Note, NoteId, Space
 from engramma.store.base import IndexRow, Query, Revision, Totals, Vectors
 from engramma.store.check import problems
 from engramma.store.connection import connect, translated
-from engramma.store.rows import LINK_COLUMNS, NOTE_COLUMNS, instant, key_space, micros, row_change, row_link, row_note, space_key
+from engramma.store.rows import (
+    LINK_COLUMNS,
+    NOTE_COLUMNS,
+    from_json,
+    instant,
+    key_space,
+    micros,
+    row_change,
+    row_link,
+    row_note,
+    space_key,
+)
 from engramma.store.sql_filter import condition
 from engramma.store.writes import vector_rows, write_commit
 
 _NOTE = ", ".join(f"n.{name}" for name in NOTE_COLUMNS)
 _LINK = ", ".join(LINK_COLUMNS)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _MANY = 500  # ids a statement
 
 
@@ -52,15 +64,16 @@ class SqliteStore:
         self.path = path
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = connect(path)
-        self._pid = os.getpid()
+        self._closed = False
+        _OPEN.add(self)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translated(self.path):
-            if self._db is None:
+            if self._closed:
                 raise StoreClosed(f"the memory {self.path!r} was closed: open it again with Memory.open")
-            if self._pid != os.getpid() and self.path != ":memory:":
-                self._db, self._pid = connect(self.path), os.getpid()  # after a fork
+            if self._db is None:  # let go of for a fork
+                self._db = connect(self.path)
             yield self._db
 
     @contextmanager
@@ -70,10 +83,16 @@ class SqliteStore:
             with db:
                 yield db
 
-    def apply(self, commits: Sequence[Commit], vectors: Vectors) -> list[Commit]:
+    def apply(self, commits: Sequence[Commit], vectors: Vectors, embedder: str | None = None) -> list[Commit]:
         with self._transaction() as db:
             model = _model(db)
-            return [write_commit(db, commit, vectors, model) for commit in commits]
+            if vectors and embedder is not None:
+                _check_embedder(db, embedder)
+            applied = [write_commit(db, commit, vectors, model) for commit in commits]
+        if any(isinstance(change, RemoveNote) for commit in commits for change in commit.changes):
+            with self._open() as db:  # no word of it stays behind in the write-ahead log either
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return applied
 
     def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
         wanted = list(dict.fromkeys(ids))
@@ -99,7 +118,7 @@ class SqliteStore:
         means = {}
         for (note, revision), group in groupby(_by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
             if revision <= revisions[note]:  # the newest content not after the note's revision wins
-                mean = np.mean([np.frombuffer(row["data"], "<f4") for row in group], axis=0)
+                mean = np.mean([unpacked(row["data"]) for row in group], axis=0)
                 means[note] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
         return means
 
@@ -108,12 +127,10 @@ class SqliteStore:
         texts, values = [f"n.space IN ({marks})"], [space_key(space) for space in query.spaces]
         texts.append(f"n.state IN ({', '.join('?' * len(query.states))})")
         values += list(query.states)
-        if query.since is not None:
-            texts.append("(n.at >= ? OR n.last_day >= ?)")
-            values += [micros(query.since), query.since.toordinal()]  # type: ignore[list-item]
-        if query.until is not None:
-            texts.append("(n.at <= ? OR n.first_day <= ?)")
-            values += [micros(query.until), query.until.toordinal()]  # type: ignore[list-item]
+        if query.since is not None or query.until is not None:
+            since, until = query.since or _FIRST, query.until or _LAST
+            texts.append("n.at BETWEEN ? AND ? OR (n.last_day >= ? AND n.first_day <= ?)")
+            values += [micros(since), micros(until), since.toordinal(), until.toordinal()]  # type: ignore[list-item]
         if query.where is not None:
             text, more = condition(query.where)
             texts.append(text)
@@ -176,7 +193,7 @@ class SqliteStore:
             replaced = self._superseded(db, space, as_of) if ids is None else self._superseded_of(db, ids, as_of)
         for row in rows:
             kept = [group for revision, group in vectors.get(row["id"], ()) if revision <= row["revision"]]
-            data = np.frombuffer(b"".join(kept[-1]), "<f4").reshape(len(kept[-1]), -1) if kept else _NOTHING
+            data = np.stack([unpacked(piece) for piece in kept[-1]]) if kept else _NOTHING
             yield IndexRow(row_note(row), data, row["id"] in replaced)
 
     def _piece_vectors(
@@ -311,9 +328,12 @@ class SqliteStore:
             return _without_vectors(db, model, limit)
 
     def put_vectors(self, model: int, vectors: Mapping[tuple[NoteId, int], np.ndarray]) -> None:
-        rows = [row for (note, revision), data in vectors.items() for row in vector_rows(note, revision, model, data)]
         with self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?, ?)", rows)
+            present = _model(db)
+            for (note, revision), data in vectors.items():
+                since = _content_since(db, note, present if present != model else -1)
+                if since <= revision:  # else its content has changed since it was read
+                    db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?, ?)", vector_rows(note, since, model, data))
 
     def switch_model(self, model: int, meta: Mapping[str, str]) -> bool:
         with self._transaction() as db:
@@ -329,12 +349,45 @@ class SqliteStore:
 
     def close(self) -> None:
         with self._lock:
-            if self._db is not None and self._pid == os.getpid():
+            self._closed = True
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the connection for now; the next use connects again. Waits for a running operation."""
+        with self._lock:
+            if self._db is not None and (self._closed or self.path != ":memory:"):
                 self._db.close()
-            self._db = None
+                self._db = None
+
+
+# SQLite keeps a process's locks in memory that a fork would copy: two processes would then believe
+# in the same locks, and lose commits. So no connection to a file crosses a fork.
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for store in list(_OPEN):
+        store.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
+
+
+def unpacked(data: bytes) -> np.ndarray:
+    """The vector of a row. Raises NotAMemory where it was damaged."""
+    if len(data) % 4:
+        raise NotAMemory("a vector of the memory is damaged: run 'engramma reindex'")
+    return np.frombuffer(data, "<f4")
 
 
 _NOTHING = np.zeros((0, 0), np.float32)
+
+
+def _check_embedder(db: sqlite3.Connection, embedder: str) -> None:
+    row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
+    if row is not None and row[0] != embedder:
+        raise EmbedderMismatch(f"the memory was embedded anew with {row[0]}, this one still uses {embedder}: open it again")
 
 
 def _model(db: sqlite3.Connection) -> int:
@@ -343,8 +396,16 @@ def _model(db: sqlite3.Connection) -> int:
 
 
 def _without_vectors(db: sqlite3.Connection, model: int, limit: int) -> list[Note]:
-    text = f"SELECT {_NOTE} FROM note n WHERE NOT EXISTS (SELECT 1 FROM vector v WHERE v.note = n.id AND v.model = ?) LIMIT ?"
-    return [row_note(row) for row in db.execute(text, (model, limit))]
+    since = "coalesce((SELECT max(revision) FROM vector WHERE note = n.id AND model = :present), 1)"
+    there = f"SELECT 1 FROM vector v WHERE v.note = n.id AND v.model = :model AND v.revision >= {since}"
+    text = f"SELECT {_NOTE} FROM note n WHERE NOT EXISTS ({there}) LIMIT :limit"
+    return [row_note(row) for row in db.execute(text, {"model": model, "present": _model(db), "limit": limit})]
+
+
+def _content_since(db: sqlite3.Connection, note: str, model: int) -> int:
+    """The revision that has held a note's content, by the vectors of the model in force; else the first."""
+    query = "SELECT coalesce(max(revision), 1) FROM vector WHERE note = ? AND model = ?"
+    return int(db.execute(query, (note, model)).fetchone()[0])
 
 
 def _by_ids(db: sqlite3.Connection, text: str, ids: Sequence[Any], space: str | None = None) -> list[sqlite3.Row]:
@@ -368,6 +429,6 @@ def _grouped(links: Sequence[Link]) -> dict[str, list[Link]]:
 
 def _commit(row: sqlite3.Row, changes: tuple[Any, ...]) -> Commit:
     tokens = Tokens(row["calls"], row["tokens_in"], row["tokens_out"])
-    dropped = tuple(json.loads(row["dropped"]))
+    dropped = tuple(from_json(row["dropped"]))
     base = Commit(CommitId(row["id"]), key_space(row["space"]), instant(row["at"]), row["actor"], row["reason"], changes, tokens)
     return replace(base, dropped=dropped, reverts=row["reverts"] and CommitId(row["reverts"]), seq=row["seq"])

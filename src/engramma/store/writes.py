@@ -13,7 +13,18 @@ from engramma.commit import ArchiveNote, Change, Commit, DropLink, PutLink, PutN
 from engramma.errors import Conflict, InvalidInput, StaleRevision, UnknownId
 from engramma.note import Link, Note, NoteId
 from engramma.store.base import Vectors
-from engramma.store.rows import LINK_COLUMNS, NOTE_COLUMNS, change_row, micros, note_row, row_link, row_note, space_key, to_json
+from engramma.store.rows import (
+    LINK_COLUMNS,
+    NOTE_COLUMNS,
+    change_row,
+    from_json,
+    micros,
+    note_row,
+    row_link,
+    row_note,
+    space_key,
+    to_json,
+)
 
 _NOTE = ", ".join(NOTE_COLUMNS)
 _PUT_NOTE = f"INSERT INTO note ({_NOTE}, seq) VALUES ({', '.join(':' + name for name in NOTE_COLUMNS)}, :seq)"
@@ -60,12 +71,14 @@ def _apply(writing: Writing, change: Change) -> Change | None:
 
 
 def _put_note(writing: Writing, change: PutNote) -> Change:
+    if space_key(change.note.space) != writing.space:
+        raise Conflict(f"note {change.note.id!r} belongs in space {change.note.space!r}, the commit is about another")
     try:
         writing.db.execute(_PUT_NOTE, note_row(change.note) | {"seq": writing.seq})
     except sqlite3.IntegrityError as error:
         if "note.key" in str(error):
             raise Conflict(f"key {change.note.key!r} is in use in space {change.note.space!r}") from error
-        raise
+        raise Conflict(f"note {change.note.id!r} is there already") from error
     _put_vectors(writing, change.note.id, change.note.revision)
     return change
 
@@ -96,13 +109,16 @@ def _revise(writing: Writing, change: ReviseNote) -> Change:
     if unknown := set(change.after) - _REVISABLE:
         raise InvalidInput(f"a note has no field {sorted(unknown)[0]!r} that can be revised")
     before = _rewrite(writing, note, change.expects, change.after)
-    if "content" in change.after:
+    if note.id in writing.vectors:
         _put_vectors(writing, note.id, note.revision + 1)
     return replace(change, before=before)
 
 
 def _archive(writing: Writing, change: ArchiveNote) -> Change:
     note = _present(writing, change.note)
+    query = "SELECT 1 FROM link WHERE source = :note OR target = :note"
+    if writing.db.execute(query, {"note": note.id}).fetchone():
+        raise Conflict(f"note {note.id!r} was linked meanwhile: its links go first, or would point to nothing")
     return replace(change, before=_rewrite(writing, note, change.expects, {"state": "archived"}))
 
 
@@ -127,12 +143,33 @@ def _remove(writing: Writing, change: RemoveNote) -> Change:
         db.execute(f"DELETE FROM {table} WHERE source = ? OR target = ?", (note, note))
     for table, column in (("note", "id"), ("note_history", "id"), ("vector", "note"), ("note_use", "note")):
         db.execute(f"DELETE FROM {table} WHERE {column} = ?", (note,))
+    _forget_what_it_said(db, note)
     seqs = "SELECT seq FROM change WHERE note = :note OR other = :note"
     db.execute(
         f"UPDATE commit_log SET reason = '(content removed for good)', dropped = '[]' WHERE seq IN ({seqs})", {"note": note}
     )
     db.execute("UPDATE change SET body = '{}' WHERE note = :note OR other = :note", {"note": note})
     return change
+
+
+def _forget_what_it_said(db: sqlite3.Connection, note: str) -> None:
+    """Take out of other notes' contexts, and of the log, what commits about the note put there."""
+    seqs = "SELECT seq FROM change WHERE note = ? OR other = ?"
+    told = f"SELECT seq, ord, note, body FROM change WHERE kind = 'ReviseNote' AND note <> ? AND seq IN ({seqs})"
+    for seq, ord_, other, body in db.execute(told, (note, note, note)).fetchall():
+        value = from_json(body)
+        lines = _lines(value.get("after", {})) - _lines(value.get("before", {}))
+        blank = {"expects": value.get("expects", 0), "reason": "(content removed for good)", "after": {}, "before": {}}
+        db.execute("UPDATE change SET body = ? WHERE seq = ? AND ord = ?", (to_json(blank), seq, ord_))
+        for table in ("note", "note_history"):
+            rows = db.execute(f"SELECT revision, context FROM {table} WHERE id = ?", (other,)).fetchall()
+            for revision, context in rows:
+                kept = "\n".join(line for line in context.split("\n") if line not in lines)
+                db.execute(f"UPDATE {table} SET context = ? WHERE id = ? AND revision = ?", (kept, other, revision))
+
+
+def _lines(fields: Mapping[str, Any]) -> set[str]:
+    return set(fields.get("context", "").split("\n"))
 
 
 def stored_link(db: sqlite3.Connection, source: str, target: str, kind: str) -> Link | None:
@@ -149,11 +186,20 @@ def _put_link(writing: Writing, change: PutLink) -> Change:
         if _present(writing, end).state == "archived":
             raise Conflict(f"note {end!r} was deleted: a link would point to nothing")
     before = stored_link(writing.db, *link.ends)
+    if link.kind == "follows" and before is None:
+        _check_last_turn(writing, link)
     put = replace(link, revision=before.revision + 1 if before else _next_revision(writing, link))
     if before:
         writing.db.execute(_KEEP_LINK, (writing.seq, *link.ends))
     writing.db.execute(_PUT_LINK, (*(getattr(put, name) for name in LINK_COLUMNS), writing.space, writing.seq))
     return replace(change, link=put, before=before)
+
+
+def _check_last_turn(writing: Writing, link: Link) -> None:
+    """A turn has one successor: two writers of a session must not both follow the same turn."""
+    query = "SELECT source FROM link WHERE target = ? AND kind = 'follows'"
+    if (row := writing.db.execute(query, (link.target,)).fetchone()) is not None:
+        raise Conflict(f"note {link.target!r} is followed by {row[0]!r} already")
 
 
 def _next_revision(writing: Writing, link: Link) -> int:
