@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,7 +22,9 @@ NOISY = 2.5
 class Figure:
     """One measured value: a median with its 10th and 90th percentile where it was taken often.
 
-    A target is a bound that the value should stay under (``below``) or reach (``least``).
+    A target is a bound that the value should stay under (``below``) or reach (``least``). ``cpu`` is the
+    median time that the calling thread was on a processor: what is left of ``value`` when nobody
+    else uses the machine and the disk answers at once.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Figure:
     below: float | None = None
     least: float | None = None
     remark: str = ""
+    cpu: float | None = None
 
     @property
     def met(self) -> bool | None:
@@ -67,9 +70,18 @@ class Options:
     locomo: Path | None = None
 
 
+class Times(list[float]):
+    """Seconds, and in ``cpu`` the seconds of the same actions on a processor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cpu: list[float] = []
+
+
 def milliseconds(name: str, seconds: Sequence[float], *, below: float | None = None, remark: str = "") -> Figure:
     """The median of some times, with its spread, in milliseconds."""
-    return figure(name, [second * 1e3 for second in seconds], "ms", below=below, remark=remark)
+    cpu = statistics.median(seconds.cpu) * 1e3 if isinstance(seconds, Times) else None
+    return replace(figure(name, [second * 1e3 for second in seconds], "ms", below=below, remark=remark), cpu=cpu)
 
 
 def figure(
@@ -92,12 +104,14 @@ def timed(action: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def in_turn(actions: Mapping[Key, Callable[[int], Any]], rounds: int) -> dict[Key, list[float]]:
+def in_turn(actions: Mapping[Key, Callable[[int], Any]], rounds: int) -> dict[Key, Times]:
     """Seconds of each action in each round: the actions take turns, so that a busy spell meets all of them."""
-    times: dict[Key, list[float]] = {key: [] for key in actions}
+    times = {key: Times() for key in actions}
     for number in range(rounds):
         for key, action in actions.items():
+            on_processor = time.thread_time()
             times[key].append(timed(functools.partial(action, number)))
+            times[key].cpu.append(time.thread_time() - on_processor)
     return times
 
 

@@ -7,8 +7,9 @@ beyond them in an ``add`` (neighbours, a reading, links, history) is in its figu
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
@@ -28,17 +29,23 @@ HITS = 10
 USER = "ana"
 
 
-class Peer(Protocol):
-    """A store with the two verbs that are compared."""
-
-    def fill(self, texts: Sequence[str]) -> None:
-        """Take in many texts in the fastest way there is."""
+class Verbs(Protocol):
+    """What is compared."""
 
     def add(self, text: str) -> None:
         """Take in one text, found at once."""
 
     def search(self, text: str) -> None:
         """The ten nearest."""
+
+
+class Peer(Verbs, Protocol):
+    """A store of somebody else's."""
+
+    def __init__(self, folder: Path, embedder: LookupEmbedder) -> None: ...
+
+    def fill(self, texts: Sequence[str]) -> None:
+        """Take in many texts in the fastest way there is."""
 
 
 class Chroma:
@@ -94,11 +101,26 @@ class LangGraph:
         return str(self._count)
 
 
-def _lists(embedder: LookupEmbedder) -> Any:
+def _lists(embedder: LookupEmbedder) -> Callable[[Sequence[str]], list[list[float]]]:
     def embed(texts: Sequence[str]) -> list[list[float]]:
         return [list(map(float, vector)) for vector in embedder.embed(texts, kind="passage")]
 
     return embed
+
+
+class LookedUp:
+    """An embedder of the shape that mem0 asks for, over vectors learnt ahead."""
+
+    def __init__(self, embedder: LookupEmbedder) -> None:
+        self._embed = _lists(embedder)
+
+    def embed(self, text: str, memory_action: str | None = None) -> list[float]:
+        """The vector of one text."""
+        return self._embed([text])[0]
+
+    def embed_batch(self, texts: Sequence[str], memory_action: str | None = None) -> list[list[float]]:
+        """The vectors of some texts."""
+        return self._embed(texts)
 
 
 class Mem0:
@@ -106,11 +128,8 @@ class Mem0:
 
     def __init__(self, folder: Path, embedder: LookupEmbedder) -> None:
         os.environ.update(MEM0_TELEMETRY="False", MEM0_DIR=str(folder / "home"))
-        base = import_module("langchain_core.embeddings").Embeddings
-        embed = _lists(embedder)
-        methods = {"embed_documents": lambda self, texts: embed(texts), "embed_query": lambda self, text: embed([text])[0]}
-        given = type("Given", (base,), methods)()
-        self._memory = import_module("mem0").Memory.from_config(_mem0_config(folder, embedder.dimensions, given))
+        self._memory = import_module("mem0").Memory.from_config(_mem0_config(folder, embedder.dimensions))
+        self._memory.embedding_model = LookedUp(embedder)
 
     def fill(self, texts: Sequence[str]) -> None:
         for text in texts:
@@ -123,24 +142,18 @@ class Mem0:
         self._memory.search(text, filters={"user_id": USER}, top_k=HITS)
 
 
-def _mem0_config(folder: Path, dimensions: int, embeddings: Any) -> dict[str, Any]:
+def _mem0_config(folder: Path, dimensions: int) -> dict[str, Any]:
     place = {"path": str(folder / "qdrant"), "embedding_model_dims": dimensions, "on_disk": True}
-    return {
-        "vector_store": {"provider": "qdrant", "config": place},
-        "embedder": {"provider": "langchain", "config": {"model": embeddings, "embedding_dims": dimensions}},
-        "llm": {"provider": "openai", "config": {"api_key": "none"}},
-        "history_db_path": str(folder / "history.db"),
-    }
+    unused = {"provider": "openai", "config": {"api_key": "none"}}
+    vectors = {"provider": "qdrant", "config": place}
+    return {"vector_store": vectors, "embedder": unused, "llm": unused, "history_db_path": str(folder / "history.db")}
 
 
 class Ours:
     """engramma, filled ahead."""
 
-    def __init__(self, memory: Memory, known: dict[str, Turn]) -> None:
+    def __init__(self, memory: Memory, known: Mapping[str, Turn]) -> None:
         self._memory, self._known = memory, known
-
-    def fill(self, texts: Sequence[str]) -> None:
-        """Nothing: the file comes filled."""
 
     def add(self, text: str) -> None:
         self._memory.add(**self._known[text])
@@ -149,22 +162,30 @@ class Ours:
         self._memory.search(text, k=HITS)
 
 
-PEERS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+PEERS: dict[str, tuple[str, type[Peer], tuple[str, ...]]] = {
     "chromadb": ("chromadb", Chroma, ("chromadb",)),
-    "mem0ai": ("mem0ai", Mem0, ("mem0", "langchain_core")),
+    "mem0ai": ("mem0ai", Mem0, ("mem0",)),
     "langgraph SqliteStore": ("langgraph-checkpoint-sqlite", LangGraph, ("langgraph", "langgraph.store.sqlite")),
 }
 
 
 def run(options: Options) -> Iterator[Row]:
-    """All that are importable, at both sizes."""
-    there = {name: peer for name, peer in PEERS.items() if all(_importable(module) for module in peer[2])}
-    for name in PEERS:
-        if name not in there:
-            yield Skipped(name, f"not installed: pip install {PEERS[name][0]}")
+    """All that can run here, at both sizes."""
+    lacking = {name: _lacking(*peer) for name, peer in PEERS.items()}
+    yield from (Skipped(name, reason) for name, reason in lacking.items() if reason)
+    there = {name: peer for name, peer in PEERS.items() if not lacking[name]}
     if there:
         for size in (SMALL, LARGE):
             yield from _compared(options, there, size)
+
+
+def _lacking(package: str, make: type[Peer], modules: Sequence[str]) -> str:
+    """Why a peer cannot run here; "" where it can."""
+    if not all(map(_importable, modules)):
+        return f"not installed: pip install {package}"
+    if make is LangGraph and not hasattr(sqlite3.Connection, "enable_load_extension"):
+        return "its index loads an extension into SQLite, and this Python was built without that"
+    return ""
 
 
 def _importable(module: str) -> bool:
@@ -174,7 +195,7 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _compared(options: Options, there: dict[str, Any], size: int) -> Iterator[Row]:
+def _compared(options: Options, there: Mapping[str, tuple[str, type[Peer], tuple[str, ...]]], size: int) -> Iterator[Row]:
     shelf = options.shelf
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, shelf.open(size) as memory:
         fresh = turns(ROUNDS, seed=202)
@@ -182,11 +203,11 @@ def _compared(options: Options, there: dict[str, Any], size: int) -> Iterator[Ro
         shelf.know(fresh)
         shelf.embedder.learn(asked)
         texts = passages(fresh)
-        stores: dict[str, Peer] = {"engramma": Ours(memory, dict(zip(texts, fresh, strict=True)))}
+        stores: dict[str, Verbs] = {"engramma": Ours(memory, dict(zip(texts, fresh, strict=True)))}
         for name, (package, make, _) in there.items():
             place = Path(folder) / package
             place.mkdir()
-            peer: Peer = make(place, shelf.embedder)
+            peer = make(place, shelf.embedder)
             peer.fill(passages(shelf.texts[:size]))
             peer.search(asked[0])
             stores[f"{name} {version(package)}"] = peer
@@ -197,5 +218,5 @@ def _compared(options: Options, there: dict[str, Any], size: int) -> Iterator[Ro
             yield milliseconds(f"{verb} at {size:,} notes, {name}", seconds)
 
 
-def _nth(action: Any, texts: Sequence[str], number: int) -> None:
+def _nth(action: Callable[[str], None], texts: Sequence[str], number: int) -> None:
     action(texts[number])

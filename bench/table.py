@@ -17,7 +17,7 @@ _WIDTH = 58
 
 def heading() -> str:
     """The names of the columns."""
-    return f"{'':{_WIDTH}} {'figure':>14}  {'p10 to p90':>16}  target"
+    return f"{'':{_WIDTH}} {'figure':>14}  {'p10 to p90':>16}  {'cpu':>7}  target"
 
 
 def line(row: Row) -> str:
@@ -25,9 +25,10 @@ def line(row: Row) -> str:
     if isinstance(row, Skipped):
         return f"  {row.name}: skipped, {row.reason}"
     spread = "" if row.spread is None else f"{_short(row.spread[0])} to {_short(row.spread[1])}"
+    cpu = "" if row.cpu is None else _short(row.cpu)
     remarks = [_target(row), "noisy" if row.noisy else "", row.remark]
     told = "; ".join(filter(None, remarks))
-    return f"  {row.name:{_WIDTH - 2}} {_short(row.value):>7} {row.unit:6}  {spread:>16}  {told}".rstrip()
+    return f"  {row.name:{_WIDTH - 2}} {_short(row.value):>7} {row.unit:6}  {spread:>16}  {cpu:>7}  {told}".rstrip()
 
 
 def _target(row: Figure) -> str:

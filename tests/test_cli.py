@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from engramma import Memory
 from engramma.cli.app import app
 from engramma.cli.group import exit_code, hoisted
 from engramma.cli.layout import label_places, shelves
@@ -55,6 +56,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
+    Memory.open(tmp_path / "memory.db", embedder="hash:256").close()
     return Shell(tmp_path / "memory.db")
 
 
@@ -550,3 +552,10 @@ def test_plain_values() -> None:
 
     assert plain({("a", "b"): datetime(2026, 1, 2, tzinfo=UTC)}) == {"a/b": "2026-01-02T00:00:00+00:00"}
     assert plain((1, {"x": (None,)})) == [1, {"x": [None]}]
+
+
+@pytest.mark.parametrize("args", [("search", "kettle"), ("list",), ("stats",), ("rm", "01ABCDEF", "--yes")])
+def test_a_mistyped_path_makes_no_memory(tmp_path: Path, args: tuple[str, ...]) -> None:
+    result = Shell(tmp_path / "typo.db").run(*args, code=4)
+    assert "typo.db" in result.stderr
+    assert not (tmp_path / "typo.db").exists()

@@ -54,7 +54,7 @@ def add(
 
 def _remember(ctx: typer.Context, texts: Sequence[str], fields: dict[str, Any], many: bool, as_json: bool) -> None:
     try:
-        with opened(ctx, catch_up=True) as memory:
+        with opened(ctx, catch_up=True, create=True) as memory:
             _add_lines(memory, texts, fields, as_json) if many else _add_one(memory, texts[0], fields, as_json)
     except StoreError as error:
         error.unsaved = error.unsaved or texts

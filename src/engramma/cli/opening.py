@@ -39,12 +39,14 @@ def chosen(ctx: typer.Context) -> Options:
 
 
 @contextmanager
-def opened(ctx: typer.Context, *, catch_up: bool = False) -> Iterator[Memory]:
-    """The memory that the options and settings name."""
+def opened(ctx: typer.Context, *, catch_up: bool = False, create: bool = False) -> Iterator[Memory]:
+    """The memory that the options and settings name; a mistyped path makes one only if ``create``."""
     from engramma.memory import Memory
 
     given = chosen(ctx)
-    with Memory.open(given.db, llm=given.llm, embedder=given.embedder, space=given.space, catch_up=catch_up) as memory:
+    with Memory.open(
+        given.db, llm=given.llm, embedder=given.embedder, space=given.space, catch_up=catch_up, create=create
+    ) as memory:
         yield memory
 
 

@@ -113,7 +113,7 @@ def load(
     """Take in an export, JSON objects with the fields of add, or plain lines of text."""
     from engramma.cli.screen import progress
 
-    with opened(ctx, catch_up=True) as memory, progress("loading") as report:
+    with opened(ctx, catch_up=True, create=True) as memory, progress("loading") as report:
         count = memory.load(file, progress=report)
     typer.echo(f"{count} new notes")
 

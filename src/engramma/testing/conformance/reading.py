@@ -1,0 +1,245 @@
+"""Conformance of a store: finding notes and remembering how they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engramma.commit import ArchiveNote, DropLink, PutLink, PutNote
+from engramma.filters import Where, parse
+from engramma.note import Link, NoteId, SaidDate
+from engramma.store.base import Query, Store
+from engramma.testing.conformance.values import EVERY_STATE, HOME, SPACES, START, a_note, a_vector, found, put, revise, write
+
+ODD = {"it's": 1, 'say "hi"': 2, "100%": 3, "😀": 4, "a b": 5, "back\\slash": 6, "$eq": 7, "记": 8}
+NOTES: dict[str, dict[str, Any]] = {
+    "a": {
+        "speaker": "Ana", "category": "work", "importance": 5, "pinned": True, "tags": ("bug", "login"), "keywords": ("k",),
+        "at": datetime(2024, 1, 1, tzinfo=UTC), "valid_until": datetime(2024, 6, 1, tzinfo=UTC), "session": "s1", "key": "one",
+        "metadata": {"team": "web", "n": 3, "ok": True, "deep": {"er": {"x": 1}}, "list": ["a", 2, True], "nil": None, **ODD},
+    },
+    "b": {
+        "speaker": "Bo", "importance": 3, "tags": ("bug", 'it\'s 100% "odd" \\ 😀'), "at": datetime(2025, 1, 1, tzinfo=UTC),
+        "metadata": {"team": "ops", "n": 3.5, "ok": False, "deep": {"er": 7}, "list": [], "pct": "50%_x"}, "level": "insight",
+        "context": 'O\'Brien said "no"',
+    },
+    "c": {"importance": 1, "at": datetime(2026, 1, 1, tzinfo=UTC), "metadata": {"n": "3", "deep": "er", "list": "a", "ok": 1}},
+}  # fmt: skip
+FILTERS: list[tuple[Where, str]] = [
+    ({}, "abc"), ({"speaker": "Ana"}, "a"), ({"speaker": "ana"}, ""), ({"speaker": {"$ne": "Ana"}}, "bc"),
+    ({"speaker": None}, "c"), ({"speaker": {"$ne": None}}, "ab"), ({"speaker": {"$in": ["Bo", None]}}, "bc"),
+    ({"speaker": {"$in": []}}, ""), ({"speaker": {"$nin": []}}, "abc"), ({"speaker": {"$nin": ["Bo", None]}}, "a"),
+    ({"speaker": {"$gt": "Ana"}}, "b"), ({"speaker": {"$gte": "Ana", "$lt": "Bo"}}, "a"), ({"speaker": {"$lte": "B"}}, "a"),
+    ({"speaker": "%"}, ""), ({"speaker": "_o"}, ""), ({"speaker": "' OR 1=1 --"}, ""), ({"speaker": ""}, ""),
+    ({"context": 'O\'Brien said "no"'}, "b"), ({"context": ""}, "ac"), ({"content": {"$in": ["a", "c"]}}, "ac"),
+    ({"category": "work"}, "a"), ({"session": "s1"}, "a"), ({"key": "one"}, "a"), ({"level": "insight"}, "b"),
+    ({"state": "ready"}, "abc"), ({"state": {"$ne": "ready"}}, ""), ({"importance": 5}, "a"), ({"importance": 5.0}, "a"),
+    ({"importance": {"$ne": 5}}, "bc"), ({"importance": {"$gt": 3}}, "a"), ({"importance": {"$gte": 3}}, "ab"),
+    ({"importance": {"$lt": 3}}, "c"), ({"importance": {"$lte": 2.5}}, "c"), ({"importance": {"$in": [1, 5]}}, "ac"),
+    ({"importance": {"$nin": [1, 5]}}, "b"), ({"importance": {"$gt": 1, "$lt": 5}}, "b"), ({"revision": 1}, "abc"),
+    ({"revision": {"$gt": 1}}, ""), ({"pinned": True}, "a"), ({"pinned": False}, "bc"), ({"pinned": {"$ne": True}}, "bc"),
+    ({"pinned": {"$in": [True]}}, "a"), ({"tags": "bug"}, "ab"), ({"tags": ["bug", "login"]}, "a"),
+    ({"tags": {"$eq": "login"}}, "a"), ({"tags": "bu"}, ""), ({"tags": {"$ne": "login"}}, "bc"),
+    ({"tags": {"$in": ["login", "x"]}}, "a"), ({"tags": {"$nin": ["bug"]}}, "c"), ({"tags": None}, "c"),
+    ({"tags": {"$ne": None}}, "ab"), ({"tags": {"$in": [None, "login"]}}, "ac"), ({"tags": {"$gt": "c"}}, "ab"),
+    ({"tags": {"$gte": "login"}}, "a"), ({"tags": {"$lt": "c"}}, "ab"), ({"tags": {"$lte": "a"}}, ""),
+    ({"tags": 'it\'s 100% "odd" \\ 😀'}, "b"), ({"keywords": "k"}, "a"), ({"keywords": {"$nin": ["k"]}}, "bc"),
+    ({"at": datetime(2025, 1, 1, tzinfo=UTC)}, "b"), ({"at": "2025-01-01T01:00:00+01:00"}, "b"),
+    ({"at": {"$gt": "2024-01-01"}}, "bc"), ({"at": {"$gte": date(2025, 1, 1)}}, "bc"), ({"at": {"$lt": "2025-01-01"}}, "a"),
+    ({"at": {"$lte": "2025-01-01"}}, "ab"), ({"at": {"$in": ["2024-01-01", "2026-01-01"]}}, "ac"),
+    ({"at": {"$nin": ["2024-01-01"]}}, "bc"), ({"at": {"$ne": "2024-01-01"}}, "bc"), ({"valid_until": None}, "bc"),
+    ({"valid_until": {"$lt": "2030-01-01"}}, "a"), ({"valid_until": {"$ne": "2024-06-01"}}, "bc"),
+    ({"expires_at": None}, "abc"), ({"created_at": {"$gte": START}}, "abc"), ({"metadata.team": "web"}, "a"),
+    ({"metadata.team": {"$ne": "web"}}, "bc"), ({"metadata.team": None}, "c"), ({"metadata.team": {"$ne": None}}, "ab"),
+    ({"metadata.team": {"$in": ["web", None]}}, "ac"), ({"metadata.team": {"$nin": ["web"]}}, "bc"),
+    ({"metadata.team": {"$gt": "p"}}, "a"), ({"metadata.team": {"$lte": "ops"}}, "b"), ({"metadata.nil": None}, "abc"),
+    ({"metadata.n": 3}, "a"), ({"metadata.n": "3"}, "c"), ({"metadata.n": {"$gt": 3}}, "b"),
+    ({"metadata.n": {"$gte": 3}}, "ab"), ({"metadata.n": {"$lt": 3.5}}, "a"),
+    ({"metadata.n": {"$lte": 3.5, "$gt": 3}}, "b"), ({"metadata.n": {"$in": [3.5, "3"]}}, "bc"),
+    ({"metadata.n": {"$nin": [3, 3.5]}}, "c"), ({"metadata.n": {"$ne": 3}}, "bc"), ({"metadata.ok": True}, "a"),
+    ({"metadata.ok": False}, "b"), ({"metadata.ok": 1}, "c"), ({"metadata.ok": {"$ne": True}}, "bc"),
+    ({"metadata.ok": {"$gt": False}}, ""), ({"metadata.deep.er.x": 1}, "a"), ({"metadata.deep.er": 7}, "b"),
+    ({"metadata.deep": "er"}, "c"), ({"metadata.deep.er": None}, "c"), ({"metadata.deep.er.x": None}, "bc"),
+    ({"metadata.deep.er.x": {"$ne": 1}}, "bc"), ({"metadata.deep.no": "x"}, ""), ({"metadata.list": "a"}, "ac"),
+    ({"metadata.list": 2}, "a"), ({"metadata.list": True}, "a"), ({"metadata.list": None}, ""),
+    ({"metadata.list": {"$gt": 1}}, "a"), ({"metadata.list": {"$in": ["b", 2]}}, "a"),
+    ({"metadata.list": {"$nin": ["a"]}}, "b"), ({"metadata.list": {"$ne": 2}}, "bc"), ({"metadata.pct": "50%_x"}, "b"),
+    ({"metadata.pct": "50%%x"}, ""), ({"metadata.pct": "%"}, ""),
+    *[({f"metadata.{key}": value}, "a") for key, value in ODD.items()], ({"metadata.100_": 3}, ""), ({"metadata.%": 3}, ""),
+    ({"$and": [{"speaker": "Ana"}, {"importance": 5}]}, "a"), ({"$or": [{"speaker": "Ana"}, {"importance": 1}]}, "ac"),
+    ({"$not": {"speaker": "Ana"}}, "bc"), ({"$not": {"metadata.team": "web"}}, "bc"), ({"$not": {"tags": "bug"}}, "c"),
+    ({"$not": {}}, ""), ({"speaker": {"$not": {"$eq": "Ana"}}}, "bc"), ({"$not": {"$not": {"speaker": "Ana"}}}, "a"),
+    ({"importance": {"$not": {"$gt": 1, "$lt": 5}}}, "ac"), ({"tags": "bug", "importance": {"$lt": 5}}, "b"),
+    ({"$or": [{"$and": [{"tags": "bug"}, {"$not": {"pinned": True}}]}, {"metadata.n": "3"}]}, "bc"),
+]  # fmt: skip
+
+
+class Finding:
+    """``find`` and ``matching``: filters, spaces, times and states."""
+
+    @pytest.mark.parametrize(("where", "expected"), FILTERS, ids=[repr(where) for where, _ in FILTERS])
+    def test_filters(self, store: Store, where: Where, expected: str) -> None:
+        notes = [a_note(name, **more) for name, more in NOTES.items()]
+        ids = {note.content: note.id for note in notes}
+        write(store, *map(PutNote, notes))
+        put(store, "of another space", space="elsewhere")
+        assert "".join(found(store, where)) == expected
+        assert store.matching(Query((HOME,), parse(where))) == {ids[name] for name in expected}
+        assert "".join(found(store, where, as_of=store.head())) == expected
+
+    def test_spaces_match_exactly(self, store: Store) -> None:
+        for number, space in enumerate(SPACES):
+            put(store, str(number), space=space, key="same", session="same")
+        assert store.spaces() == dict.fromkeys(SPACES, 1)
+        for number, space in enumerate(SPACES):
+            (note,) = store.find(Query((space,)))
+            assert (note.content, note.space) == (str(number), space)
+            assert store.matching(Query((space,))) == {note.id}
+            assert store.by_key(space, "same") == store.last_of_session(space, "same") == note.id
+            assert [row.note.id for row in store.index_rows(space)] == store.changed(space, 0) == [note.id]
+            assert [commit.space for commit in store.log(None, space)] == [space]
+            assert (store.totals(space).commits, dict(store.totals(space).notes)) == (1, {"ready": 1})
+
+    def test_several_spaces_and_none(self, store: Store) -> None:
+        for space in ("x", ("x",), "y"):
+            put(store, str(space), space=space)
+        assert [note.content for note in store.find(Query(("y", "x")))] == ["x", "y"]
+        assert store.find(Query(())) == store.find(Query(("x y",))) == []
+
+    def test_states_order_and_limit(self, store: Store) -> None:
+        for state in EVERY_STATE:
+            put(store, state, state=state)
+        assert found(store) == ["pending", "ready"]
+        assert found(store, states=EVERY_STATE, newest_first=True) == list(reversed(EVERY_STATE))
+        assert found(store, states=EVERY_STATE, limit=2) == ["pending", "ready"]
+        assert found(store, states=EVERY_STATE, limit=1, newest_first=True) == ["merged"]
+        assert found(store, limit=0) == []
+
+    def test_order_is_that_of_adding(self, store: Store) -> None:
+        notes = put(store, "a", "b", "c")
+        revise(store, notes[0], at=START + timedelta(days=9))
+        assert found(store) == ["a", "b", "c"]
+
+    def test_matching_takes_no_limit(self, store: Store) -> None:
+        ids = {note.id for note in put(store, "a", "b", "c")}
+        assert store.matching(Query((HOME,), limit=2)) == ids
+
+    def test_since_and_until(self, store: Store) -> None:
+        said = (SaidDate("in May", date(2020, 5, 1), date(2020, 5, 31)),)
+        put(store, "old", at=datetime(2019, 1, 1, tzinfo=UTC))
+        put(store, "says", at=datetime(2024, 1, 1, tzinfo=UTC), dates=said)
+        put(store, "new", at=datetime(2025, 1, 1, tzinfo=UTC))
+        at = {year: datetime(year, 1, 1, tzinfo=UTC) for year in range(2018, 2027)}
+        assert found(store, since=at[2024]) == ["says", "new"]
+        assert found(store, since=at[2024] + timedelta(microseconds=1)) == ["new"]
+        assert found(store, until=at[2019]) == ["old"]
+        assert found(store, since=at[2020], until=at[2021]) == ["says"]
+        assert found(store, until=at[2018]) == found(store, since=at[2026]) == []
+
+
+class Remembering:
+    """The memory as of an earlier commit, histories and the log."""
+
+    def test_notes_as_they_were(self, store: Store) -> None:
+        (note,) = put(store, "first")
+        revise(store, note, content="second", tags=("x",))
+        write(store, ArchiveNote(note.id, 2, "r"))
+        seen = [store.notes([note.id], seq).get(note.id) for seq in range(4)]
+        assert [then and (then.content, then.state, then.revision) for then in seen] == [
+            None, ("first", "ready", 1), ("second", "ready", 2), ("second", "archived", 3),
+        ]  # fmt: skip
+        vectors = [then.vector for then in seen if then and then.vector is not None]
+        assert np.allclose(vectors, [a_vector(text)[0] for text in ("first", "second", "second")], atol=1e-6)
+
+    def test_finding_as_it_was(self, store: Store) -> None:
+        one, two = put(store, "a", "b")
+        revise(store, one, tags=("x",))
+        write(store, ArchiveNote(two.id, 1, "r"))
+        assert [found(store, as_of=seq) for seq in range(5)] == [[], ["a"], ["a", "b"], ["a", "b"], ["a"]]
+        assert [found(store, {"tags": "x"}, as_of=seq) for seq in (2, 3, 4)] == [[], ["a"], ["a"]]
+        assert store.matching(Query((HOME,), as_of=1)) == {one.id}
+
+    def test_links_as_they_were(self, store: Store) -> None:
+        one, two = put(store, "a", "b")
+        link = Link(one.id, two.id, strength=0.1)
+        write(store, PutLink(link))
+        write(store, PutLink(replace(link, strength=0.9)))
+        write(store, DropLink(*link.ends, "r"))
+        write(store, PutLink(link))
+        strengths = [[then.strength for then in store.links([two.id], seq)] for seq in range(2, 7)]
+        assert strengths == [[], [0.1], [0.9], [], [0.1]]
+        assert [len(store.notes([one.id], seq)[one.id].links) for seq in range(2, 7)] == [0, 1, 1, 0, 1]
+
+    def test_links_from_both_ends(self, store: Store) -> None:
+        one, two, three = put(store, "a", "b", "c")
+        links = [Link(one.id, two.id, "supports"), Link(three.id, one.id, "causes")]
+        write(store, *map(PutLink, links))
+        assert sorted(store.links([one.id]), key=str) == sorted(links, key=str)
+        assert store.links([two.id]) == [links[0]]
+        assert len(store.links([one.id, two.id, three.id])) == 2
+        assert store.links([]) == []
+        kept = store.notes([one.id, two.id, three.id])
+        assert [len(kept[note.id].links) for note in (one, two, three)] == [2, 1, 1]
+
+    def test_seq_at(self, store: Store) -> None:
+        for day in range(3):
+            write(store, PutNote(a_note()), at=START + timedelta(days=day))
+        moments = [START - timedelta(microseconds=1), START, START + timedelta(days=1, hours=1), START + timedelta(days=99)]
+        assert [store.seq_at(moment) for moment in moments] == [0, 1, 2, 3]
+
+    def test_history(self, store: Store) -> None:
+        (note,) = put(store, "a")
+        revise(store, note, tags=("x",))
+        applied = write(store, ArchiveNote(note.id, 2, "out of date"), actor="analyst:rules", at=START)
+        history = store.history(note.id)
+        assert [revision.revision for revision in history] == [1, 2, 3]
+        assert [revision.note.tags for revision in history] == [(), ("x",), ("x",)]
+        assert (history[2].commit, history[2].at, history[2].actor) == (applied, START, "analyst:rules")
+        assert [revision.reason for revision in history] == ["a test", "revised", "out of date"]
+        assert store.history(NoteId("nobody")) == []
+
+    def test_the_log_is_newest_first_and_can_be_paged(self, store: Store) -> None:
+        one, two = put(store, "a", "b")
+        put(store, "c", space="elsewhere")
+        write(store, PutLink(Link(one.id, two.id)))
+        revise(store, one, tags=("x",))
+
+        def seqs(limit: int | None = None, **more: Any) -> list[int]:
+            return [commit.seq for commit in store.log(limit, **more)]
+
+        assert seqs() == [5, 4, 3, 2, 1]
+        assert (seqs(2), seqs(2, before=4), seqs(2, before=2), seqs(2, before=1)) == ([5, 4], [3, 2], [1], [])
+        assert (seqs(space=HOME), seqs(space="elsewhere"), seqs(space="els")) == ([5, 4, 2, 1], [3], [])
+        assert (seqs(note=one.id), seqs(note=two.id), seqs(note=NoteId("nobody"))) == ([5, 4, 1], [4, 2], [])
+        assert seqs(1, space=HOME, note=two.id, before=4) == [2]
+        assert seqs(0) == []
+
+    def test_the_log_shows_notes_as_they_were_added(self, store: Store) -> None:
+        (note,) = put(store, "first")
+        revise(store, note, content="second")
+        assert store.log(None)[-1].changes == (PutNote(note),)
+
+    def test_changed(self, store: Store) -> None:
+        one, two, three = put(store, "a", "b", "c")
+        head = store.head()
+        write(store, PutLink(Link(two.id, one.id)))
+        assert store.changed(HOME, head) == []
+        revise(store, two, tags=("x",))
+        put(store, "d", space="elsewhere")
+        write(store, ArchiveNote(three.id, 1, "r"))
+        assert store.changed(HOME, head) == [two.id, three.id]
+        assert store.changed(HOME, head + 2) == [three.id]
+        assert store.changed(HOME, store.head()) == []
+        assert store.changed(HOME, 0) == [one.id, two.id, three.id]
+
+    def test_changed_tells_of_notes_that_were_superseded(self, store: Store) -> None:
+        old, new = put(store, "a", "b")
+        link = Link(new.id, old.id, "supersedes")
+        for change in (PutLink(link), DropLink(*link.ends, "r")):
+            head = store.head()
+            write(store, change)
+            assert old.id in store.changed(HOME, head)
