@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from pathlib import Path
 
 from bench.corpus import Turn, turns
 from bench.figures import Figure, Options, Row, Stopwatch, growth, in_turn, milliseconds
@@ -42,10 +44,11 @@ def run(options: Options) -> Iterator[Row]:
             _add_all(memory, fresh[ROUNDS:])
         with Stopwatch({**PARTS, **WITHIN}) as watch:
             actions = {size: partial(_add, memory, fresh, watch, laps[size]) for size, memory in memories.items()}
-            times = in_turn(actions, ROUNDS)
+            times = in_turn({**actions, 0: stack.enter_context(_bare_commits(options.shelf.folder))}, ROUNDS)
     for size in SIZES:
         yield milliseconds(f"add at {size:,} notes", times[size], below=TARGET_MS if size == SIZES[-1] else None)
     yield growth(f"add, {SIZES[-1]:,} to {SIZES[0]:,} notes", times[SIZES[0]], times[SIZES[-1]], below=TARGET_GROWTH)
+    yield milliseconds("a bare SQLite commit of one page, on disk", times[0])
     for size in (SIZES[0], SIZES[-1]):
         yield from _shares(size, times[size], laps[size])
     yield from _filling(options.shelf.filling)
@@ -61,6 +64,16 @@ def _add(memory: Memory, fresh: list[Turn], watch: Stopwatch, laps: Laps, number
     memory.add(**fresh[number])
     for name, seconds in watch.take().items():
         laps[name].append(seconds)
+
+
+@contextmanager
+def _bare_commits(folder: Path) -> Iterator[Callable[[int], object]]:
+    """A transaction of one row in a file of its own, forced to the disk: the least that a store can take."""
+    with closing(sqlite3.connect(folder / "bare.db", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE page (text TEXT)")
+        yield lambda number: db.execute("INSERT INTO page VALUES (?)", (f"{number:3900}",))
 
 
 def _shares(size: int, whole: list[float], laps: Laps) -> Iterator[Figure]:

@@ -18,7 +18,7 @@ class Shelf:
     """``file(size)`` is a fresh copy of a memory with that many notes; ``embedder`` knows their vectors."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.embedder = LookupEmbedder()
         self.texts: list[Turn] = []
         self.filling: dict[int, float] = {}
@@ -35,7 +35,7 @@ class Shelf:
             if wanted <= size and wanted not in self.filling:
                 self._grow(wanted)
         self._copies += 1
-        return Path(shutil.copy(self._at(size), self._folder / f"{size}-copy-{self._copies}.db"))
+        return Path(shutil.copy(self._at(size), self.folder / f"{size}-copy-{self._copies}.db"))
 
     def open(self, size: int) -> Memory:
         """A copy of the memory with ``size`` notes, open, its index built."""
@@ -44,7 +44,7 @@ class Shelf:
         return memory
 
     def _at(self, size: int) -> Path:
-        return self._folder / f"{size}.db"
+        return self.folder / f"{size}.db"
 
     def _grow(self, size: int) -> None:
         print(f"  (filling a memory up to {size:,} notes)", flush=True)

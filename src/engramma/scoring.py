@@ -53,8 +53,8 @@ TOPIC_WEIGHT = 0.5
 DEFAULT_CUT_OFF = 0.5
 SHARE_OF_BEST = 0.5
 """A hit has at least this share of the best hit's evidence, unless the cut-off is switched off."""
-_COPY_COSINE = 0.5  # of the way from unrelated to identical, for notes that also share their words
-_COPY_WORDS = 0.5
+_COPY_LIKENESS = 0.6  # of the way from unrelated to identical, for notes that also share their words
+_COPY_WORDS = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,11 @@ def visible(index: SpaceIndex, now: float, include: Iterable[str] = ()) -> np.nd
     return mask if "expired" in include else mask & (index.expires.view > now)
 
 
-def choose(
-    index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, same: Callable[[int, int], bool]
-) -> list[Pick]:
+Copies = Callable[[Sequence[int]], Callable[[int, int], bool]]
+"""Given rows, a test whether two of them are near copies."""
+
+
+def choose(index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, copies_among: Copies) -> list[Pick]:
     """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
     bar = total_at(cut_off, len(index))
     rows = np.flatnonzero(allowed & (scores.total >= bar))
@@ -187,8 +189,9 @@ def choose(
         rows = rows[scores.total[rows] >= SHARE_OF_BEST * float(scores.total[rows].max())]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
-    copies: list[int] = []
-    for row in map(int, order[: max(8 * k, 50)]):
+    best = [int(row) for row in order[: 4 * k + 20]]
+    same = copies_among(best)
+    for row in best:
         if len(picks) == k:
             break
         twin = next((pick for pick in picks if same(pick.row, row)), None)
@@ -196,7 +199,6 @@ def choose(
             picks.append(Pick(row, scores.relevance(row)))
         else:
             twin.copies.append(row)
-            copies.append(row)
     if cut_off <= 0 and len(picks) < k:
         rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
         picks += [Pick(row, scores.relevance(row)) for row in rest[: k - len(picks)]]
@@ -204,23 +206,26 @@ def choose(
     return picks
 
 
-def near_copies(index: SpaceIndex, background: Background) -> Callable[[int, int], bool]:
-    """A test whether two rows say the same thing: near in meaning, and sharing their words."""
+def near_copies(index: SpaceIndex, background: Background) -> Copies:
+    """What tells, for some rows, which pairs say the same thing: near in meaning, sharing their words."""
 
-    words: dict[int, set[int]] = {}
+    def among(rows: Sequence[int]) -> Callable[[int, int], bool]:
+        vectors = index.vectors.view[list(rows)]
+        language = index.language.view[list(rows)]
+        zeros = np.array([background.zero(vector) for vector in vectors]).reshape(-1, 2)[:, language]
+        likeness = (vectors @ vectors.T - zeros) / np.maximum(1 - zeros, 1e-6)
+        place = {row: number for number, row in enumerate(rows)}
+        words = {row: index.words_of(row) for row in rows}
 
-    def same(first: int, second: int) -> bool:
-        for row in (first, second):
-            if row not in words:
-                words[row] = index.words_of(row)
-        mine, other = words[first], words[second]
-        if len(mine & other) < _COPY_WORDS * max(1, min(len(mine), len(other))):
-            return False
-        a, b = index.vectors.view[first], index.vectors.view[second]
-        zero = float(background.zero(a)[index.language.view[second]])
-        return (float(a @ b) - zero) / max(1 - zero, 1e-6) >= _COPY_COSINE
+        def same(first: int, second: int) -> bool:
+            if likeness[place[first], place[second]] < _COPY_LIKENESS:
+                return False
+            mine, other = words[first], words[second]
+            return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
 
-    return same
+        return same
+
+    return among
 
 
 def why(scores: Scores, row: int, asked: Question, note: Note, copies: Sequence[NoteId] = ()) -> Why:
