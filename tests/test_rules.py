@@ -71,12 +71,16 @@ def test_keywords_name_what_a_text_is_about(text: str, wanted: set[str]) -> None
     assert wanted <= set(keywords(text))
 
 
-@pytest.mark.parametrize("text", ["ok", "Hi!", "yes", "well, you know", "好的", "嗯嗯", "😀😀", "12345", "...", "今天", "yesterday"])
+@pytest.mark.parametrize(
+    "text", ["ok", "Hi!", "yes", "well, you know", "好的", "嗯嗯", "😀😀", "12345", "...", "今天", "yesterday"]
+)
 def test_small_talk_has_no_keywords(text: str) -> None:
     assert keywords(text) == ()
 
 
-@pytest.mark.parametrize("text", ["The lake near Annecy is cold. " * 300, "湖边的芦苇和苍鹭很安静。" * 400, "lake " * 20_000, "a\0b lake\0"])
+@pytest.mark.parametrize(
+    "text", ["The lake near Annecy is cold. " * 300, "湖边的芦苇和苍鹭很安静。" * 400, "lake " * 20_000, "a\0b lake\0"]
+)
 def test_keywords_are_few_and_stand_in_the_text(text: str) -> None:
     found = keywords(text)
     assert 0 < len(found) <= 6
@@ -253,10 +257,14 @@ def test_said_date_is_counted_from_the_day_of_the_speaker(at: datetime, phrase: 
         fault(OCTOBER, "I moved to Berlin in May.", "2026-05-01", "2026-05-31", why="a past event is put in next year's month"),
         fault(OCTOBER, "On 3 March we moved.", "2026-03-03", "2026-03-03", why="a past event is put on next year's day"),
         (NEW_YEAR, "I'll move to Berlin in May.", "2026-05-01", "2026-05-31"),
-        fault(LAST_OF_MARCH, "I will meet Ben on Friday.", "2026-04-03", "2026-04-03", why="a plan is put on the Friday that was"),
+        fault(
+            LAST_OF_MARCH, "I will meet Ben on Friday.", "2026-04-03", "2026-04-03", why="a plan is put on the Friday that was"
+        ),
         (LAST_OF_MARCH, "I met Ben on Friday.", "2026-03-27", "2026-03-27"),
         (LAST_OF_MARCH, "我打算周五见小明。", "2026-04-03", "2026-04-03"),
-        fault(NEW_YEAR, "12月25日我们在家吃了饭。", "2025-12-25", "2025-12-25", why="a past day is put at the end of the new year"),
+        fault(
+            NEW_YEAR, "12月25日我们在家吃了饭。", "2025-12-25", "2025-12-25", why="a past day is put at the end of the new year"
+        ),
         fault(OCTOBER, "We met in May of 2024.", "2024-05-01", "2024-05-31", why="month of year is cut in two, the month moved"),
         fault(LAST_OF_MARCH, "上周末我们去爬山了。", "2026-03-28", "2026-03-29", why="last weekend is read as the whole week"),
         fault(LAST_OF_MARCH, "五月我要去巴黎。", "2026-05-01", "2026-05-31", why="a month by itself is not read in Chinese"),
@@ -621,7 +629,9 @@ def told(living: Memory, counter: Iterator[int] = count()) -> Callable[..., list
         ("我在学小提琴。", "小提琴老师让我练巴赫。", "related"),
         ("奶奶教我做苹果馅饼。", "奶奶的苹果馅饼要用酸苹果。", "related"),
         ("I live in Lyon.", "I moved to Berlin in May.", "supersedes"),
-        fault("Our cat Mochi is ill and went to the vet.", "Mochi takes antibiotics twice a day.", "related", why="one rare name"),
+        fault(
+            "Our cat Mochi is ill and went to the vet.", "Mochi takes antibiotics twice a day.", "related", why="one rare name"
+        ),
         fault("I practise the violin every evening.", "My violin teacher wants me to play Bach.", "related", why="one rare word"),
     ],
 )

@@ -38,7 +38,7 @@ LAYERS = (
 LONGEST_MODULE, LONGEST_FUNCTION = 500, 60
 LONG_MODULES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
-UNDOCUMENTED = {f"models.base.{name}" for name in ("LLM.complete", "Embedder.dimensions", "Embedder.embed")}
+UNDOCUMENTED: set[str] = set()
 STATEMENT = re.compile(
     r"^\s*(SELECT\s.+\sFROM\b|SELECT\s+(count|max|min|1)\b|INSERT\s+(OR\s+\w+\s+)?INTO\b|UPDATE\s+\w+\s+SET\b"
     r"|DELETE\s+FROM\b|CREATE\s+(TABLE|INDEX)\b|PRAGMA\s)",

@@ -262,6 +262,9 @@ def _read_moment(text: str) -> datetime | None:
         again = dateparser.parse(text, languages=["en", "zh"], settings=settings)
     except (ValueError, OverflowError):
         return None
-    if parsed is None or parsed.tzinfo or parsed == again:
+    if parsed is None:
+        said = said_dates(text, now.astimezone())
+        return datetime.combine(said[0].start, time.min) if said and said[0].text == text.strip() else None
+    if parsed.tzinfo or parsed == again:
         return parsed
     return parsed.astimezone()  # "an hour ago" is meant on the local clock

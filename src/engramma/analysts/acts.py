@@ -23,13 +23,13 @@ _IMPORTANT = re.compile(
 )
 
 SENTENCES = {
-    "question": ("{who} asks{about}", "{who}问{about}"),
-    "solution": ("{who} reports a fix{about}", "{who}说解决了问题{about}"),
-    "problem": ("{who} reports a problem{about}", "{who}说遇到了问题{about}"),
-    "decision": ("{who} states a decision{about}", "{who}说了一个决定{about}"),
-    "preference": ("{who} says what they like or not{about}", "{who}谈喜好{about}"),
-    "plan": ("{who} speaks of a plan{about}", "{who}谈打算{about}"),
-    "fact": ("{who} speaks{about}", "{who}谈到{about}"),
+    "question": ("{who} asks{about}", "{who}问{about}的事"),
+    "solution": ("{who} reports a fix{about}", "{who}说解决了{about}的问题"),
+    "problem": ("{who} reports a problem{about}", "{who}说遇到了{about}的问题"),
+    "decision": ("{who} states a decision{about}", "{who}说了关于{about}的决定"),
+    "preference": ("{who} says what they like or not{about}", "{who}谈对{about}的喜好"),
+    "plan": ("{who} speaks of a plan{about}", "{who}谈{about}的打算"),
+    "fact": ("{who} speaks{about}", "{who}谈{about}的事"),
 }
 
 

@@ -24,7 +24,9 @@ _PLAIN = frozenset(
     monday tuesday wednesday thursday friday saturday sunday january february march april june july august september
     october november december 昨天 今天 明天 现在 时间 东西 事情 知道 觉得 开始 一起 可能 出来 起来 没有 一下 有点 比较 今年 去年 一共 太多
     顺便去 想带 上人 坐船去 出来 每天 每周 一次 晚上 早上 最近 全是 需要 进行 使用 成为 two three four five six seven eight
-    nine ten half page people""".split()
+    nine ten half page people live lives living move moved fail fails failed build built start starts started open opened
+    told tell ask asked show shows shown reached reach signed talk talked speak feel felt use used call called need needed try tried
+    said add added change changed set put let keep kept became become happened help helped""".split()
 )
 _NOUNS = ("n", "nr", "ns", "nt", "nz", "vn", "eng", "l", "i", "j", "an")
 _VERBS = ("v",)

@@ -54,9 +54,8 @@ def _context(draft: Draft, name: str, words: Sequence[str], tags: Sequence[str])
     who = draft.speaker or ("有人" if chinese else "Someone")
     named = list(words[:_NAMED])
     if chinese:
-        about = f"，关于{'和'.join(tags[:2])}" if tags else ""
-        about += f"：{'、'.join(named)}" if named else ""
-        return acts.SENTENCES[name][1].format(who=who, about=about) + "。"
+        sentence = acts.SENTENCES[name][1].format(who=who, about="和".join(tags[:2]) or "日常")
+        return sentence + (f"：{'、'.join(named)}" if named else "") + "。"
     about = f" about {' and '.join(tags[:2])}" if tags else ""
     about += f": {', '.join(named)}" if named else ""
     return acts.SENTENCES[name][0].format(who=who, about=about) + "."

@@ -82,7 +82,7 @@ def rm(
             complain("nothing was deleted")
             raise typer.Exit(NOTHING_FOUND)
         commits = [memory.purge(note) if purge else memory.delete(note) for note in notes]
-    _show_commits(commits, "purged" if purge else "deleted")
+    _show_commits(commits, revertible=not purge)
 
 
 def _agreed(notes: list[Note], purge: bool) -> bool:
@@ -99,13 +99,13 @@ def _agreed(notes: list[Note], purge: bool) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _show_commits(commits: list[Commit], verb: str) -> None:
+def _show_commits(commits: list[Commit], *, revertible: bool) -> None:
     from engramma.cli.screen import Screen
 
     screen = Screen()
     for commit in commits:
-        back = "" if verb == "purged" else f"  (engramma revert {commit.id} undoes it)"
-        screen.line(f"{verb}  ", (commit.reason, "bold"), (back, "dim"))
+        back = "" if not revertible else f"  (engramma revert {commit.id} undoes it)"
+        screen.line((commit.reason, "bold"), (back, "dim"))
 
 
 def link(
@@ -164,7 +164,7 @@ def _unlink(memory: Memory, source: str, target: str, kind: str | None, as_json:
     if as_json:
         print_json(commit_json(done))
     else:
-        _show_commits([done], f"unlinked {len(done.changes)}")
+        _show_commits([done], revertible=True)
 
 
 def revert(

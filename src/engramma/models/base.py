@@ -32,7 +32,9 @@ class LLM(Protocol):
 
     name: str
 
-    def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion: ...
+    def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
+        """One answer to a conversation, held to a JSON schema where the model can do that."""
+        ...
 
 
 @runtime_checkable
@@ -42,9 +44,13 @@ class Embedder(Protocol):
     name: str
 
     @property
-    def dimensions(self) -> int: ...
+    def dimensions(self) -> int:
+        """Length of the vectors."""
+        ...
 
-    def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray: ...
+    def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray:
+        """The vectors of texts, float32 (n, dimensions)."""
+        ...
 
 
 class foreign_model:
