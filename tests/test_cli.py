@@ -346,7 +346,7 @@ def test_link(filled: tuple[Shell, str, str, str]) -> None:
     assert "为了安静" in shell.run("link", chengdu).stdout
     assert [link["kind"] for link in shell.json("link", chengdu)] == ["causes"]
     shell.run("link", bug, chengdu, "--remove", "--kind", "supports", code=3)
-    assert "unlinked 1" in shell.run("link", bug, chengdu, "--remove").stdout
+    assert "unlink" in shell.run("link", bug, chengdu, "--remove").stdout
     assert shell.json("link", chengdu) == []
     shell.run("link", bug, chengdu, "--strength", "7", code=2)
     assert "linked" in shell.run("link", bug, chengdu).stdout
