@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -149,10 +150,18 @@ def revert(screen: Screen, memory: Memory) -> None:
     screen.line((f"done by commit {done.id}", "dim"), indent=2)
 
 
+def _program() -> str:
+    """How this program is called from here: by its name where the shell finds it, else by its path."""
+    if shutil.which("engramma"):
+        return "engramma"
+    called = Path(sys.argv[0]).absolute()
+    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
+
+
 def closing(screen: Screen, path: Path) -> None:
     """Where the file lies and how to go on."""
     place = shlex.quote(str(path)) if sys.platform != "win32" else f'"{path}"'
     _heading(screen, "Go on", f"the memory is the file {path}")
     for rest in ('search "When is the half marathon?"', 'search "豆豆现在多重？"', "log --full -n 3", "graph memories.png"):
-        screen.line((f"engramma --db {place} {rest}", "bold"), indent=2)
+        screen.line((f"{_program()} --db {place} {rest}", "bold"), indent=2)
     screen.blank()
