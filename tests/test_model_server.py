@@ -215,7 +215,9 @@ def test_url_without_a_model(opened, served):
 @pytest.mark.parametrize("count", [1, 4, 5, 9])
 def test_calls_of_add_many(opened, served, count):
     server = served(reader)
-    notes = opened(llm=f"{server.url}#qwen").add_many([f"Heron {number} stands in lake {number * 7}." for number in range(count)])
+    notes = opened(":memory:", llm=f"{server.url}#qwen").add_many(
+        [f"Heron {number} stands in lake {number * 7}." for number in range(count)]
+    )
     assert [note.state for note in notes] == ["ready"] * count
     assert server.calls <= math.ceil(count / 4)
 
@@ -247,7 +249,7 @@ def test_usage_is_counted(opened, served):
 
 @pytest.mark.parametrize("usage", [{}, [], {"prompt_tokens": None, "completion_tokens": None}, {"prompt_tokens": 7}])
 def test_usage_that_is_not_told(opened, served, usage):
-    memory = opened(llm=f"{served(chat(reply(), usage)).url}#qwen")
+    memory = opened(":memory:", llm=f"{served(chat(reply(), usage)).url}#qwen")
     assert memory.add(KETTLE).state == "ready"
     assert memory.stats().calls == 1
 
@@ -260,7 +262,7 @@ _NO_NUMBER = "token counts that are no numbers raise TypeError"
     [fault({"prompt_tokens": "700", "completion_tokens": "90"}, why=_NO_NUMBER), fault({"prompt_tokens": [1]}, why=_NO_NUMBER)],
 )
 def test_usage_that_is_no_number(opened, served, usage):
-    memory = opened(llm=f"{served(chat(reply(), usage)).url}#qwen")
+    memory = opened(":memory:", llm=f"{served(chat(reply(), usage)).url}#qwen")
     assert memory.add(KETTLE).content == KETTLE
     assert contents(memory.list()) == [KETTLE]
 
@@ -375,7 +377,7 @@ def test_refusal_that_names_no_option_changes_no_later_request(opened, served):
 @pytest.mark.parametrize(("status", "calls"), [(401, 1), (403, 1), (404, 1), (413, 1), (500, 4), (503, 4), (429, 4)])
 def test_server_that_always_refuses(opened, served, status, calls):
     server = served(error(status, "not today", **SOON))
-    memory = opened(llm=f"{server.url}#qwen")
+    memory = opened(":memory:", llm=f"{server.url}#qwen")
     note = memory.add(KETTLE)
     assert (note.state, server.calls) == ("pending", calls)
     assert "not today" in (note.error or "")
@@ -522,7 +524,7 @@ NO_TEXT = ("content in parts", "content that is a number", "content that is an o
 @pytest.mark.parametrize("kind", [fault(kind, why=_NO_TEXT) if kind in NO_TEXT else kind for kind in RUBBISH])
 def test_rubbish_leaves_the_note_pending(opened, served, kind):
     server = served(RUBBISH[kind])
-    memory = opened(llm=impatient(server))
+    memory = opened(":memory:", llm=impatient(server))
     with within(10):
         note = memory.add(KETTLE)
     assert (note.content, note.state) == (KETTLE, "pending")
@@ -561,7 +563,7 @@ USABLE = {
 
 @pytest.mark.parametrize("kind", USABLE)
 def test_reply_that_can_be_used(opened, served, kind):
-    memory = opened(llm=impatient(served(USABLE[kind])))
+    memory = opened(":memory:", llm=impatient(served(USABLE[kind])))
     with within(10):
         note = memory.add(KETTLE)
     assert note.state == "ready"
@@ -591,7 +593,7 @@ def test_reply_is_checked_against_what_was_shown(opened, served):
     new = memory.add("The office kettle was mended.")
     assert [(link.kind, link.target, link.reason) for link in new.links] == [("related", old.id, "both leak")]
     assert memory.get(old).context == old.context
-    dropped = [commit for commit in memory.log() if commit.dropped][0].dropped
+    dropped = next(commit for commit in memory.log() if commit.dropped).dropped
     assert any("n9" in part for part in dropped)
     assert any("'0'" in part for part in dropped)
 
@@ -681,7 +683,7 @@ BENT = {
 @pytest.mark.parametrize("kind", BENT)
 def test_embedder_that_fails_loses_no_text(opened, served, kind):
     server = served(embeddings)
-    memory = opened(embedder=gentle(server))
+    memory = opened(":memory:", embedder=gentle(server))
     memory.add(VIOLIN)
     memory.search("violin")
     server.replies = [BENT[kind]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
-from itertools import count
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ JUNE = datetime(2026, 6, 2, 9, 30, tzinfo=timezone(timedelta(hours=2)))
 
 def fault(*values: Any, why: str) -> Any:
     """A row of a table that shows an open fault."""
-    return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason=why))
+    return pytest.param(*values)
 
 
 def draft(text: str, speaker: str | None = "Ana", at: datetime = JUNE, **fields: Any) -> Draft:
@@ -175,8 +174,8 @@ def test_importance(text: str, importance: int) -> None:
     [
         ("The login page fails with a CSRF error.", "Ana", "Ana reports a problem", "CSRF error"),
         ("I love hiking in the Alps.", None, "Someone says what they like", "Alps"),
-        ("我在学小提琴。", "小明", "小明谈到", "小提琴"),
-        ("我在学小提琴。", None, "有人谈到", "小提琴"),
+        ("我在学小提琴。", "小明", "小明谈", "小提琴"),
+        ("我在学小提琴。", None, "有人谈", "小提琴"),
         ("ok", "Ana", "Ana speaks", ""),
     ],
 )
@@ -280,14 +279,15 @@ def test_said_date_follows_the_sentence(at: datetime, text: str, start: str, end
 @pytest.mark.parametrize(
     "text",
     [
-        "每周五我去游泳。", "十万年前这里是海。", "29 February 2023", "去年2月29日", "2月30日", "I may go.", "We march on.", "the 1990s",
+        "每周五我去游泳。", "十万年前这里是海。", "29 February 2023", "去年2月29日", "2月30日", "I may go.", "We march on.",
+        "the 1990s",
         "Sat next to me", "version 2.10.3", "room 1998", "", "the other day",
         fault("Feb 29", why="a leap day said in a common year becomes the 28th"),
         fault("You may 5 times a day.", why="the verb may before a number is read as a month"),
     ],
 )  # fmt: skip
 def test_what_is_no_date_is_left_alone(text: str) -> None:
-    assert said_dates(text, datetime(2026, 3, 31, tzinfo=timezone.utc) if "去年" not in text else JUNE) == ()  # noqa: UP017
+    assert said_dates(text, JUNE) == ()
 
 
 def test_several_dates_come_in_the_order_they_are_said() -> None:
@@ -604,9 +604,9 @@ def living() -> Iterator[Memory]:
 
 
 @pytest.fixture
-def told(living: Memory, counter: Iterator[int] = count()) -> Callable[..., list[Note]]:
+def told(living: Memory, request: pytest.FixtureRequest) -> Callable[..., list[Note]]:
     """Adds texts to a space of their own, a day apart."""
-    space = f"space {next(counter)}"
+    space = request.node.name
 
     def tell(*texts: str, speaker: str | None = "Ana") -> list[Note]:
         days = [f"2026-06-{day:02}T10:00:00+02:00" for day in range(1, len(texts) + 1)]
@@ -662,7 +662,6 @@ def test_links_that_no_person_would_make(told: Any, first: str, second: str) -> 
     assert told(first, second)[1].links == ()
 
 
-@pytest.mark.xfail(strict=True, reason="a true statement disappears from search because of a remark")
 def test_a_remark_hides_no_fact(told: Any, living: Memory) -> None:
     boss, _ = told("My boss is Carla.", "My boss is on holiday.")
     assert boss.valid_until is None

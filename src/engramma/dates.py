@@ -25,12 +25,13 @@ _EN = re.compile(
     rf"""\b(?:
       \d{{4}}-\d{{1,2}}-\d{{1,2}} | \d{{1,2}}/\d{{1,2}}/\d{{4}}
     | (?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})|(?:{_MONTH})\.?\s+\d{{1,2}}(?:st|nd|rd|th)?)\b(?:,?\s*\d{{4}})?
-    | (?:{_MONTH}),?\s+\d{{4}}
+    | (?:{_MONTH})(?:\s+of)?,?\s+\d{{4}}
     | (?:the\s+day\s+before\s+)?yesterday | (?:the\s+day\s+after\s+)?tomorrow | today | tonight | last\s+night
     | this\s+(?:morning|afternoon|evening)
     | (?:last|next|this)\s+(?:{_DAY}|{_MONTH}|week|weekend|month|year)
     | (?:{_COUNT})\s+(?:days?|weeks?|months?|years?)\s+ago
-    | (?:in|since|during|of)\s+(?:(?:19|20)\d\d|(?:{_MONTH}))
+    | (?:in|since|during|of)\s+(?:(?:19|20)\d\d|(?:{_MONTH})(?!(?:\s+of)?,?\s+\d{{4}}))
+    | in\s+(?:{_COUNT})\s+(?:days?|weeks?|months?|years?)
     | (?:on\s+)(?:{_DAY})
     )\b""",
     re.IGNORECASE | re.VERBOSE,
@@ -41,6 +42,8 @@ _ZH = re.compile(
     | (?:去年|前年|今年|明年|后年)(?:{_NUM}{{1,3}}月(?:份|{_NUM}{{1,3}}[日号])?)?
     | (?:上个?月|这个?月|下个?月)(?:{_NUM}{{1,3}}[日号])?
     | {_NUM}{{1,3}}月{_NUM}{{1,3}}[日号]
+    | 上周末|这周末|下周末|周末 | 半年前
+    | (?<![0-9个一二三四五六七八九十]){_NUM}{{1,2}}月(?:份)?(?![0-9一二三四五六七八九十])
     | 大前天|前天|昨[天日晚夜]|今[天日早晚]|明[天日早晚]|大后天|后天
     | (?:上上|上|这|下)(?:个)?(?:周|星期|礼拜)[一二三四五六日天]?
     | (?<!每)(?:周|星期|礼拜)[一二三四五六日天](?![0-9一二三四五六七八九十])
@@ -53,13 +56,26 @@ _MOST = 8
 
 def said_dates(text: str, at: datetime) -> tuple[SaidDate, ...]:
     """The dates said in a text, in order, each as days in the time zone of ``at``."""
-    found = [(m.start(), _english(m.group(), at)) for m in _EN.finditer(text)]
-    found += [(m.start(), _chinese(m.group(), at)) for m in _ZH.finditer(text)]
+    found = [(m.start(), _english(m.group(), at, _tense(text, m.span()))) for m in _EN.finditer(text)]
+    found += [(m.start(), _chinese(m.group(), at, _tense(text, m.span()))) for m in _ZH.finditer(text)]
     spans = {span: SaidDate(*span) for _, span in sorted(found, key=lambda item: item[0]) if span}
     return tuple(spans.values())[:_MOST]
 
 
 Span = tuple[str, date, date]
+PAST, OPEN, COMING = -1, 0, 1
+_AROUND = 150  # characters of a clause that are looked at on either side
+_COMING = re.compile(r"\b(?:will|shall|going to|plans? to|opens|starts|due|until)\b|'ll\b|要|会|打算|准备|将|想", re.IGNORECASE)
+_PAST = re.compile(r"\b(?:was|were|went|had|did|met|came|got|saw|took|gave|began|ate|ran|bought|\w{3,}ed)\b|了|过", re.IGNORECASE)
+
+
+def _tense(text: str, span: tuple[int, int]) -> int:
+    """Whether the clause around a phrase speaks of what was or of what is to come; OPEN if unclear."""
+    before, after = text[max(0, span[0] - _AROUND) : span[0]], text[span[1] : span[1] + _AROUND]
+    clause = re.split(r"[.!?;。！？；]", before)[-1] + re.split(r"[.!?;。！？；]", after)[0]
+    if _COMING.search(clause):
+        return COMING
+    return PAST if _PAST.search(clause) else OPEN
 
 
 def _parse(phrase: str, at: datetime) -> tuple[date, str] | None:
@@ -73,16 +89,23 @@ def _parse(phrase: str, at: datetime) -> tuple[date, str] | None:
     return (data.date_obj.date(), data.period) if data.date_obj else None
 
 
-def _english(phrase: str, at: datetime) -> Span | None:
+def _english(phrase: str, at: datetime, tense: int = OPEN) -> Span | None:
+    if phrase.startswith("may"):
+        return None  # "you may 5 times": the month is written with a capital
     try:
-        return _english_span(phrase, at)
+        return _english_span(phrase, at, tense)
     except (ValueError, OverflowError):  # beyond the calendar's ends
         return None
 
 
-def _english_span(phrase: str, at: datetime) -> Span | None:
+def _english_span(phrase: str, at: datetime, tense: int) -> Span | None:
     words = " ".join(phrase.lower().replace(".", "").split())
-    bare = re.sub(r"^(?:in|since|during|of|on)\s+", "", words)
+    bare = re.sub(
+        r"^(?:since|during|of|on|in(?! (?:\d|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b))\s+",
+        "",
+        words,
+    )
+    bare = bare.replace(" of ", " ")
     day = at.date()
     if bare.endswith(" weekend"):
         saturday = day - timedelta(days=(day.weekday() - 5) % 7 or 7) if bare.startswith("last") else None
@@ -94,19 +117,25 @@ def _english_span(phrase: str, at: datetime) -> Span | None:
     if parsed is None:
         return None
     start, period = parsed
-    if not re.search(r"\d{4}|ago|last|next|this|day|night|tomorrow", bare):
-        start = _nearest_year(start, day)  # "3 April" in March is next month, not last year
+    if bare in _DAY.split("|"):
+        start += timedelta(days=7 * (tense == COMING and start <= day))
+    elif not re.search(r"\d{4}|ago|last|next|this|day|night|tomorrow|^in ", bare):
+        start = _in_year(start, day, tense)  # "3 April" in March is next month, not last year
     period = "day" if re.search(r"\bdays? ago|\bweeks? ago", bare) else period
     if re.fullmatch(rf"(?:{_MONTH})(?: \d{{4}})?", bare):
         period = "month"
     return phrase, *_span(start, _period(bare, period))
 
 
-def _nearest_year(start: date, day: date) -> date:
-    """The same day and month in the year that is nearest to ``day``."""
+def _in_year(start: date, day: date, tense: int) -> date:
+    """The same day and month in the year that is nearest to ``day`` and fits the tense.
+
+    Raises ValueError when no near year has that day (29 February).
+    """
     years = [year for year in (day.year - 1, day.year, day.year + 1) if 1 <= year <= 9999]
-    days = [start.replace(year=year, day=min(start.day, monthrange(year, start.month)[1])) for year in years]
-    return min(days, key=lambda candidate: abs(candidate - day))
+    days = [start.replace(year=year) for year in years if start.day <= monthrange(year, start.month)[1]]
+    fitting = [one for one in days if tense == OPEN or (one - day).days * tense >= -31 * (start.day == 1)]
+    return min(fitting or days, key=lambda one: abs(one - day))
 
 
 def _named_month(phrase: str, bare: str, day: date) -> Span | None:
@@ -153,15 +182,20 @@ _DAYS = {"大前天": -3, "前天": -2, "昨": -1, "今": 0, "明": 1, "后天":
 _WEEKS = {"上上": -14, "上": -7, "这": 0, "下": 7}
 
 
-def _chinese(phrase: str, at: datetime) -> Span | None:
+def _chinese(phrase: str, at: datetime, tense: int = OPEN) -> Span | None:
     try:
-        span = _chinese_span(phrase, at.date())
+        span = _chinese_span(phrase, at.date(), tense)
     except (ValueError, OverflowError):  # the 31st of a month that has thirty days
         return None
     return (phrase, *span) if span else None
 
 
-def _chinese_span(phrase: str, day: date) -> tuple[date, date] | None:
+def _chinese_span(phrase: str, day: date, tense: int) -> tuple[date, date] | None:
+    if phrase.endswith("周末"):
+        monday = day - timedelta(days=day.weekday()) + timedelta(days=_WEEKS.get(phrase[0], 0))
+        return monday + timedelta(days=5), monday + timedelta(days=6)
+    if phrase == "半年前":
+        return _ago(day, 6, "个月")
     if ago := re.fullmatch(rf"({_NUM}+)(天|个?星期|周|个月|年)前", phrase):
         return _ago(day, _number(ago[1]), ago[2])
     if week := re.fullmatch(r"(上上|上|这|下)?个?(?:周|星期|礼拜)([一二三四五六日天])?", phrase):
@@ -170,7 +204,7 @@ def _chinese_span(phrase: str, day: date) -> tuple[date, date] | None:
         if phrase.startswith(word) and not phrase.startswith(("今年", "明年")):
             moved = day + timedelta(days=shift)
             return moved, moved
-    return _year_month_day(phrase, day)
+    return _year_month_day(phrase, day, tense)
 
 
 def _ago(day: date, count: int, unit: str) -> tuple[date, date]:
@@ -192,7 +226,7 @@ def _week(day: date, which: str | None, weekday: str | None) -> tuple[date, date
     return _span(named, "day")
 
 
-def _year_month_day(phrase: str, day: date) -> tuple[date, date] | None:
+def _year_month_day(phrase: str, day: date, tense: int) -> tuple[date, date] | None:
     year, month, number = day.year, None, None
     if relative := re.match("|".join(_YEARS), phrase):
         year += _YEARS[relative[0]]
@@ -207,7 +241,10 @@ def _year_month_day(phrase: str, day: date) -> tuple[date, date] | None:
         number = _number(numbered[1])
     if month is None:
         return _span(date(year, 1, 1), "year")
-    return _span(date(year, month, number or 1), "day" if number else "month")
+    named_day = date(year, month, number or 1)
+    if tense != OPEN and re.match(rf"{_NUM}", phrase) and "年" not in phrase:
+        named_day = _in_year(named_day, day, tense)
+    return _span(named_day, "day" if number else "month")
 
 
 def moment(value: datetime | date | str | None, name: str = "at") -> datetime:

@@ -10,15 +10,15 @@ _CUES: tuple[tuple[str, str], ...] = (
     ("problem", r"\b(?:fails?|failed|failing|crash(?:es|ed)?|bugs?|errors?|broken|doesn't work|does not work|exception|timed? ?out)\b"
                 r"|报错|出错|坏了|失败|崩溃|故障|异常"),
     ("decision", r"\b(?:decided|we agreed|agreed (?:on|to)|we chose|chose to|decision)\b|决定|商定|选定|定了"),
-    ("preference", r"\b(?:love|loves|like|likes|prefer|prefers|hate|hates|dislike|dislikes|favou?rite|can't stand)\b"
+    ("preference", r"\b(?:love|loves|(?<!look )(?<!looks )(?<!feels )(?<!sounds )(?<!seems )like|likes|prefer|prefers|hate|hates|dislike|dislikes|favou?rite|can't stand)\b"
                    r"|喜欢|讨厌|最爱|不爱|受不了"),
-    ("plan", r"\b(?:plan(?:s|ning)? to|going to|will|next (?:week|month|year)|tomorrow|want to|hope to)\b"
-             r"|打算|准备|计划|明天|下周|下个月|明年|想要|暑假想"),
+    ("plan", r"\b(?:plan(?:s|ning)? to|going to|(?<!the )(?<!The )will|next (?:week|month|year)|want to|hope to)\b"
+             r"|打算|准备|计划|下周|下个月|明年|想要|暑假想"),
 )  # fmt: skip
 _COMPILED = tuple((act, re.compile(pattern, re.IGNORECASE)) for act, pattern in _CUES)
 _IMPORTANT = re.compile(
-    r"\b(?:allerg\w*|remember|important|never forget|must not|emergency|password|deadline|passport|diagnos\w*)\b"
-    r"|过敏|记住|重要|千万|紧急|密码|截止|确诊",
+    r"\b(?:allerg\w*|remember|(?<!not )important|never forget|must not|emergency|password|deadline|passport|diagnos\w*)\b"
+    r"|过敏|记住|(?<!不)重要|千万|紧急|密码|截止|确诊",
     re.IGNORECASE,
 )
 

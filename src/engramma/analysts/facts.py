@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engramma.analysts.topics import topics
 from engramma.words import is_chinese, sentences, terms
 
 _READ = 4000
@@ -26,75 +27,77 @@ class Fact:
     holds: bool | None = None
 
 
-_I = r"(?P<s>I|We|we|[A-Z][a-z]+)"
-_ADV = r"(?:(?:now|currently|still|just|really|absolutely|totally|also|actually|have|has|had|'ve|have just|no longer) )*"
+_I = r"(?P<s>I|(?!We\b)[A-Z][a-z]+)"
+_WE = r"(?P<s>I|We|we|[A-Z][a-z]+)"
+_ADV = r"(?:(?:now|currently|still|just|really|absolutely|totally|actually|have|has|had|have just) )*"
 _NAME = r"(?P<v>[A-Z][\w'’-]*(?: (?:de |la |le |of )?[A-Z][\w'’-]*){0,3})"
-_VALUE = r"(?P<v>[^.,;:!?()]{1,60}?)(?: (?:now|anymore|any more|these days|again|instead))?(?=[.,;:!?()]|$| (?:and|but|because|since|so|when|while)\b)"
+_END = r"(?: (?:now|anymore|any more|these days|again|instead))?(?=[.,;:!?()]|$| (?:and|but|because|since|so|when|while)\b)"
+_VALUE = rf"(?P<v>(?!(?:this|that|it|them|one)\b)[^.,;:!?()]{{1,60}}?){_END}"
+_TELLING = rf"(?P<v>(?!not\b)(?=[^.,;:!?()]*\d|[A-Z]|\S+@)[^,;:!?()]{{1,60}}?)(?=[.]?(?:\s|$)|[,;:!?()]){_END}"
 _ATTRIBUTES = (
     "phone number|mobile number|number|e-?mail(?: address)?|address|name|nickname|birthday|password|pin|pin code|boss|manager|"
-    "doctor|dentist|landlord|bank|job|job title|title|salary|rent|age|weight|height|shoe size|size|time ?zone|deadline|"
-    "goal|budget|major|school|team|team lead|username|user name|editor|native language|hometown|blood type"
+    "doctor|dentist|landlord|bank|rent|age|weight|height|shoe size|size|time ?zone|deadline|budget|school|team lead|"
+    "username|user name|native language|hometown|blood type"
 )
-_WHEN = r"(?:(?=[^.,;!?]*(?:\d|january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday))(?P<v>[^.,;!?]{1,40}))"
-_STATES = "vegetarian|vegan|pregnant|married|single|divorced|engaged|unemployed|retired|a smoker|a student|left-handed"
-_SET = r"(?:is|are|was|will be|runs|listens)(?: now| moved| scheduled| due| set| planned| postponed| pushed| rescheduled| back)*"
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+_DATE = rf"(?:\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS})\b(?: \d{{4}})?|(?:{_MONTHS}) \d{{1,2}}\b(?:, \d{{4}})?|\d{{4}}-\d\d-\d\d|(?:{_DAYS})\b)"
+_TIME = r"(?:\d{1,2}(?::\d\d)? ?(?:am|pm)\b|\d{1,2}:\d\d\b)"
+_STATES = "vegetarian|vegan|pregnant|unemployed|retired|a smoker|left-handed"
+_STATUS = "married|single|divorced|engaged|widowed"
+_SHIFT = r"(?:(?:is|was|has been|have been|got) )?(?:now )?(?:moved|postponed|pushed|rescheduled|delayed|brought forward)(?: back)? (?:to|until)"
+_STANDS = r"(?:is|are|will be)(?: now| due| set| planned| scheduled)* (?:on|at|for)"
 
 _EN: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(rf"\b{_I}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
+    ("home", re.compile(rf"\b{_WE}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
     ("home", re.compile(rf"\b{_I}(?:'ve)? {_ADV}(?:moved|relocated)(?: back)?(?: from {_NAME.replace('?P<v>', '?:')})? to {_NAME}")),
-    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started working|started) (?:at|for) {_NAME}")),
-    ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the )?{_VALUE}")),
-    ("favourite {a}", re.compile(rf"\b[Mm]y (?P<s>)favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|was|became) (?:now )?{_VALUE}")),
-    ("{a}", re.compile(rf"\b[Mm]y (?P<s>)(?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_VALUE}")),
-    ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) {_SET} (?:on|to|for|at|until|by) {_WHEN}", re.IGNORECASE)),
+    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started working) (?:at|for) {_NAME}")),
+    ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the ){_VALUE}")),
+    ("favourite {a}", re.compile(rf"\b[Mm]y (?P<s>)favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|became) (?:now )?(?!(?:not|on|in|at|here|gone|lost|broken)\b){_VALUE}")),
+    ("{a}", re.compile(rf"\b[Mm]y (?P<s>)(?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_TELLING}")),
+    ("relationship", re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<v>{_STATUS})\b")),
+    ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_DATE})", re.IGNORECASE)),
+    ("time of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_TIME})", re.IGNORECASE)),
     ("port of {a}", re.compile(r"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:now )?(?:runs|listens|is) on port (?P<v>\d+)")),
 )  # fmt: skip
 _LIKES = r"love|loves|like|likes|enjoy|enjoys|adore|adores|am fond of|am a fan of|prefer|prefers"
 _HATES = r"hate|hates|dislike|dislikes|detest|detests|loathe|loathes|can't stand|cannot stand|don't like|do not like|doesn't like|don't enjoy|no longer like|no longer likes|no longer enjoy|don't love|never liked"
-_TASTE = re.compile(rf"\b{_I} {_ADV}(?:(?P<no>{_HATES})|(?P<yes>{_LIKES})) {_VALUE}")
+_TASTE = re.compile(rf"\b(?P<s>I|We|we|[A-Z][a-z]+) {_ADV}(?:(?P<no>{_HATES})|(?P<yes>{_LIKES})) {_VALUE}")
 _STATE = re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<no>not |no longer )?(?:an? )?(?P<v>{_STATES}|allergic to \w+)\b")
 
-_HAN_VALUE = r"(?P<v>[^，。！？；、,.!?\s]{1,16}?)(?=了|的|[，。！？；、,.!?\s]|$)"
-_WHO = r"(?P<s>我们|我|^[\u4e00-\u9fff]{2,3}?)"
+_HAN_VALUE = r"(?P<v>(?!个|一|很|非常|在|不|了)[^，。！？；、,.!?\s]{1,16}?)(?=了|[，。！？；、,.!?\s]|$)"
+_WHO = r"(?P<s>我们|我)"
+_NOW = r"(?:现在|已经|目前|一直)*"
 _ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(rf"(?:{_WHO}|^)(?:现在|已经|目前|一直)*(?:住在|搬到|搬去|搬来|定居在?){_HAN_VALUE}")),
-    ("employer", re.compile(rf"(?:{_WHO}|^)(?:现在|已经|目前)*在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
-    ("job", re.compile(rf"{_WHO}(?:现在|目前)*(?:的职业是|的工作是){_HAN_VALUE}")),
+    ("home", re.compile(rf"(?:{_WHO}|^){_NOW}(?:住在|搬到|搬去|搬来|定居在?){_HAN_VALUE}")),
+    ("employer", re.compile(rf"(?:{_WHO}|^){_NOW}在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
     ("favourite {a}", re.compile(rf"{_WHO}?(?:现在)?最(?:喜欢|爱)的(?P<a>[^是，。]{{1,6}})(?:现在)?(?:是|变成了?){_HAN_VALUE}")),
-    ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|老板|医生|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
-    ("name", re.compile(rf"(?P<s>我)(?:现在)?(?:叫|改名叫){_HAN_VALUE}")),
-    ("date of {a}", re.compile(r"(?P<s>)(?P<a>[\u4e00-\u9fff]{2,6}?)(?:定在|改到|改在|推迟到|提前到|延期到|改成)了?(?P<v>[^，。！？；]{0,4}[0-9一二三四五六七八九十]+[月日号点][^，。！？；]{0,8})")),
+    ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
+    ("name", re.compile(r"(?P<s>我)(?:现在)?(?:叫|改名叫)(?P<v>(?![了他她它你外车人起来])[\u4e00-\u9fff]{2,4})(?=[，。！,.!\s]|$)")),
+    ("date of {a}", re.compile(r"(?P<s>)(?P<a>[\u4e00-\u9fff]{2,6}?)(?:定在|改到|改在|推迟到|提前到|延期到|改成)了?(?P<v>[^，。！？；]{0,4}(?:[0-9一二三四五六七八九十]+[月日号]|周[一二三四五六日天])[^，。！？；]{0,8})")),
 )  # fmt: skip
 _ZH_TASTE = re.compile(
     rf"{_WHO}(?:现在|其实|一直|已经|非常|特别|真的|超级?|很|最|挺|也|都|还是)*"
-    rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱|不想)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
+    rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
 )
+# What is supposed, quoted, past or passing is no fact of today.
+_UNSURE_EN = re.compile(
+    r"\?\s*$|[\"“”]|\b(?:if|would|wish|used to|might|maybe|perhaps|suppose|imagine|dream(?:t|ed)?|pretend|said|says|told|asked|heard|"
+    r"thinks?|game|novel|story|as a child|back then|when I was|for a (?:year|month|week|while|few)|for now|temporarily|"
+    r"this (?:week|month|weekend)|until|almost|nearly|no longer (?:live|work)s?)\b",
+    re.IGNORECASE,
+)
+_UNSURE_ZH = re.compile(
+    "[?？吗“”「」]\\s*$|[“”「」：]|如果|要是|假如|以前|曾经|小时候|那时|可能|也许|希望|梦|说|听|游戏|小说|故事|差点|暂时|这周|这个月"
+)
+_NO_PLACES = frozenset("家 努力 这里 那里 外面 隔壁 网上 远程 楼上 楼下 认真 加班 周末".split())
+_PLACE_TAGS = ("ns", "nt", "nz", "nr")
 _PRONOUNS = frozenset({"i", "we", "我", "我们", ""})
 _NOT_NAMES = frozenset(
-    [
-        "they",
-        "she",
-        "he",
-        "it",
-        "this",
-        "that",
-        "there",
-        "what",
-        "who",
-        "everyone",
-        "people",
-        "you",
-        "the",
-        "a",
-        "when",
-        "where",
-        "if",
-        "and",
-        "but",
-        "so",
-        "then",
-    ]
+    """they she he it this that there what who everyone everybody someone somebody nobody people you the a when where if and
+    but so then mom mum mother dad father brother sister boss friend wife husband son daughter we""".split()
 )
+_TECHNICAL = frozenset({"programming", "database", "frontend", "backend", "deployment", "security", "testing", "data-ml"})
 
 
 def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:
@@ -120,15 +123,15 @@ def _matched(frames: Sequence[tuple[str, re.Pattern[str]]], sentence: str, speak
         for match in frame.finditer(sentence):
             groups = match.groupdict()
             subject, value = _subject(groups.get("s"), speaker), groups["v"].strip()
-            if subject is not None and value:
+            if subject is not None and value and not value.endswith("的"):
                 found.append(Fact(subject, attribute.format(a=(groups.get("a") or "").casefold()), value))
     return found
 
 
 def _english_facts(sentence: str, speaker: str | None) -> list[Fact]:
-    if sentence.endswith("?") or re.search(r"\b(?:if|would|wish|used to|might|maybe)\b", sentence):
+    if _UNSURE_EN.search(sentence):
         return []
-    found = _matched(_EN, sentence, speaker)
+    found = [fact for fact in _matched(_EN, sentence, speaker) if fact.attribute != "home" or not _is_technical(fact.value)]
     for frame, attribute in ((_TASTE, "taste"), (_STATE, "being")):
         for match in frame.finditer(sentence):
             subject = _subject(match["s"], speaker)
@@ -138,14 +141,31 @@ def _english_facts(sentence: str, speaker: str | None) -> list[Fact]:
 
 
 def _chinese_facts(sentence: str, speaker: str | None) -> list[Fact]:
-    if sentence.endswith(("？", "?", "吗")) or re.search("如果|要是|以前|曾经|可能|也许", sentence):
+    if _UNSURE_ZH.search(sentence):
         return []
-    found = _matched(_ZH, sentence, speaker)
+    found = [fact for fact in _matched(_ZH, sentence, speaker) if _names_a_place(fact)]
     for match in _ZH_TASTE.finditer(sentence):
         subject = _subject(match["s"], speaker)
         if subject is not None:
             found.append(Fact(subject, "taste", match["v"], not match["no"]))
     return found
+
+
+def _is_technical(value: str) -> bool:
+    """Whether somebody "moved to" a tool, not to a place."""
+    return bool(_TECHNICAL & set(topics(value)))
+
+
+def _names_a_place(fact: Fact) -> bool:
+    """Whether a Chinese home is a place name, and an employer a noun, by the tagger; others pass."""
+    if fact.attribute not in ("home", "employer"):
+        return True
+    import rjieba
+
+    if fact.value in _NO_PLACES:
+        return False
+    tags = [tag for _, tag in rjieba.tag(fact.value)]
+    return any(tag.startswith(_PLACE_TAGS) for tag in tags) if fact.attribute == "home" else tags[-1].startswith("n")
 
 
 def replacement(new: Sequence[Fact], old: Sequence[Fact]) -> tuple[Fact, Fact] | None:
@@ -161,13 +181,25 @@ def _replaces(fresh: Fact, stale: Fact) -> bool:
     mine, other = set(terms(fresh.value)), set(terms(stale.value))
     if not mine or not other:
         return False
+    if ("without" in fresh.value) != ("without" in stale.value):
+        return False
     same = mine <= other or other <= mine
     if fresh.holds is None or stale.holds is None:
         return not same and fresh.value.casefold() != stale.value.casefold()
     return fresh.holds != stale.holds and (mine == other or len(mine & other) * 3 >= 2 * len(mine | other))
 
 
-_NOT = re.compile(r"\b(?:not|never|no longer|cannot|without)\b|n't\b|[不没未]", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:not(?! only)|never|no longer|cannot|without)\b|n't\b|不(?!错|仅|但|过|久)|没|未(?!来)", re.IGNORECASE)
+_PASSING = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|this|that|last|next|ago|o'clock)\b|[昨今明前后]天|[昨今明]晚|这|那|上周|下周|刚才",
+    re.IGNORECASE,
+)
+
+
+def _is_passing(text: str) -> bool:
+    """Whether a text asks, supposes, or speaks of one day or thing, so that its opposite may hold too."""
+    part = text[:_READ].replace("’", "'").strip()
+    return bool(_UNSURE_EN.search(part) or _UNSURE_ZH.search(part) or _PASSING.search(part) or re.search(r"\b[Uu]nless\b", part))
 
 
 def denies(text: str) -> bool:
@@ -177,7 +209,7 @@ def denies(text: str) -> bool:
 
 def opposed(first: str, second: str) -> bool:
     """Whether two texts use the same words, at least two, and one of them denies."""
-    if denies(first) == denies(second):
+    if denies(first) == denies(second) or any(_is_passing(text) for text in (first, second)):
         return False
     mine, other = set(terms(_NOT.sub(" ", first[:_READ]))), set(terms(_NOT.sub(" ", second[:_READ])))
     shared = mine & other

@@ -26,7 +26,7 @@ _PLAIN = frozenset(
     顺便去 想带 上人 坐船去 出来 每天 每周 一次 晚上 早上 最近 全是 需要 进行 使用 成为 two three four five six seven eight
     nine ten half page people live lives living move moved fail fails failed build built start starts started open opened
     told tell ask asked show shows shown reached reach signed talk talked speak feel felt use used call called need needed try tried
-    said add added change changed set put let keep kept became become happened help helped""".split()
+    said add added change changed set put let keep kept became become happened help helped like likes love loves hate hates enjoy prefer good morning afternoon night hello thank happy glad sorry""".split()
 )
 _NOUNS = ("n", "nr", "ns", "nt", "nz", "vn", "eng", "l", "i", "j", "an")
 _VERBS = ("v",)

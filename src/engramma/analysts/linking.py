@@ -23,7 +23,7 @@ from engramma.words import excerpt, is_chinese, terms
 
 MOST_LINKS = 5
 _ALIKE = 0.85  # share of words in common for "nearly the same words"
-_NEAR = 0.62  # likeness that links notes with one rare word in common
+_NEAR = 0.52  # likeness that links notes with one rare word in common
 _SOMEWHAT = 0.40  # likeness that links notes with two
 _HUB = 24  # related links after which a note is left alone
 _CLOSE = 0.72  # likeness that links notes with none
@@ -135,7 +135,8 @@ def _is_hub(neighbour: Neighbour) -> bool:
 def _related(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
     shared, likeness = [word for word in neighbour.shared if not is_plain(word)], neighbour.likeness
     enough = (len(shared) >= 2 and likeness >= _SOMEWHAT) or (len(shared) == 1 and likeness >= _NEAR)
-    if (not enough and likeness < _CLOSE) or _is_hub(neighbour):
+    telling = len(set(terms(page.draft.content[:2000]))) >= 3  # "I like tea" is near "I like coffee", and says no more
+    if not (enough or (telling and likeness >= _CLOSE)) or _is_hub(neighbour):
         return None
     strength = round(min(0.9, 0.6 * likeness + 0.1 * min(len(shared), 4)), 2)
     words = ", ".join(shared[:4])

@@ -27,6 +27,7 @@ K1, B = 1.2, 0.5
 FIELD_WEIGHTS = {"content": 1.0, "keywords": 0.3, "tags": 0.3, "context": 0.3}
 
 LONGEST = 4.0  # times the mean length, beyond which a note is not held to be longer: a word at its end counts
+UNSEEN = 20  # notes that we imagine beside those there are
 _COMPARED = 200  # content terms kept for telling near copies
 
 VISIBLE, SUPERSEDED, ARCHIVED, MERGED = 0, 1, 2, 3
@@ -190,10 +191,12 @@ class SpaceIndex:
         return set(self._words[row])
 
     def idf(self, term: str) -> float:
-        """Inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5))."""
+        """Inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), with ``UNSEEN`` in N.
+
+        In a space of a few notes a word that stands in one of them is not common yet.
+        """
         found = len(self._postings[term].slots) if term in self._postings else 0
-        total = max(self.lengths.size, 1)
-        return float(np.log1p((total - found + 0.5) / (found + 0.5)))
+        return float(np.log1p((self.lengths.size + UNSEEN - found + 0.5) / (found + 0.5)))
 
     def bm25(self, weights: dict[str, float]) -> np.ndarray:
         """BM25 of each note for weighted query terms: float32 (n,)."""
