@@ -43,7 +43,6 @@ def test_open_makes_a_file_and_finds_it_again(tmp_path):
         assert memory.get(note.id) == note
 
 
-@pytest.mark.xfail(strict=True, reason="the question of the package's own first example finds nothing")
 def test_the_first_example():
     with Memory.open(":memory:") as memory:
         memory.add(BERLIN, speaker="Ana")
@@ -105,7 +104,6 @@ def test_setting_that_means_nothing(name, bad):
     assert isinstance(raised.value, EngrammaError)
 
 
-@pytest.mark.xfail(strict=True, reason="the number is handed to int() as it is; the message names no setting")
 @pytest.mark.parametrize("bad", ["hash:many", "hash:0", "hash:-5"])
 def test_hash_embedder_of_no_length(bad):
     with pytest.raises(EngrammaError, match="embedder"):
@@ -717,7 +715,6 @@ def test_revert_of_an_update(memory, three):
     assert memory.get(three[1]).tags == ("y",)
 
 
-@pytest.mark.xfail(strict=True, reason="a new content takes two commits, and neither can be reverted by itself to the old one")
 def test_revert_of_a_new_content(memory, three):
     memory.update(three[0], content="The samovar on the balcony shines.")
     memory.revert(memory.log()[0])
@@ -727,9 +724,7 @@ def test_revert_of_a_new_content(memory, three):
 _VECTOR = "after a revert the vector of the later content stays with the earlier one"
 
 
-@pytest.mark.parametrize(
-    "look", ["as_of", "search", pytest.param("revert", marks=pytest.mark.xfail(strict=True, reason=_VECTOR))]
-)
+@pytest.mark.parametrize("look", ["as_of", "search", "revert"])
 def test_vector_goes_back_with_the_content(memory, three, look):
     before, then = memory.get(three[0]).vector.tolist(), memory.log()[0]
     memory.update(three[0], content="The samovar on the balcony shines.")
@@ -914,7 +909,6 @@ def test_load_of_what_is_not_there(memory, tmp_path):
         memory.load(tmp_path / "nothing.jsonl")
 
 
-@pytest.mark.xfail(strict=True, reason="a missing file of load raises Python's error and not ours")
 def test_load_of_what_is_not_there_is_our_error(memory, tmp_path):
     with pytest.raises(EngrammaError):
         memory.load(tmp_path / "nothing.jsonl")

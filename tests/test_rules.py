@@ -23,8 +23,8 @@ from engramma.words import is_chinese
 JUNE = datetime(2026, 6, 2, 9, 30, tzinfo=timezone(timedelta(hours=2)))
 
 
-def fault(*values: Any, why: str) -> Any:
-    """A row of a table that shows an open fault."""
+def mended(*values: Any, why: str) -> Any:
+    """A row of a table that failed once; ``why`` says what was wrong."""
     return pytest.param(*values)
 
 
@@ -138,9 +138,9 @@ def test_what_speaks_of_no_topic_has_no_tags(text: str) -> None:
         ("No problem!", "fact"),
         ("没问题！", "fact"),
         ("I have no plans.", "fact"),
-        fault("Thanks, see you tomorrow!", "fact", why="a good-bye that says tomorrow is taken for a plan"),
-        fault("It looks like rain.", "fact", why="like as a preposition is taken for a taste"),
-        fault("The will of my uncle was read.", "fact", why="will as a noun is taken for a plan"),
+        mended("Thanks, see you tomorrow!", "fact", why="a good-bye that says tomorrow is taken for a plan"),
+        mended("It looks like rain.", "fact", why="like as a preposition is taken for a taste"),
+        mended("The will of my uncle was read.", "fact", why="will as a noun is taken for a plan"),
     ],
 )
 def test_category(text: str, category: str) -> None:
@@ -161,8 +161,8 @@ def test_category(text: str, category: str) -> None:
         ("Hi!", 2),
         ("好的", 2),
         ("谢谢你", 2),
-        fault("Unfortunately it was not important.", 2, why="not important is read as important"),
-        fault("不重要。", 2, why="not important is read as important, in Chinese too"),
+        mended("Unfortunately it was not important.", 2, why="not important is read as important"),
+        mended("不重要。", 2, why="not important is read as important, in Chinese too"),
     ],
 )
 def test_importance(text: str, importance: int) -> None:
@@ -253,22 +253,22 @@ def test_said_date_is_counted_from_the_day_of_the_speaker(at: datetime, phrase: 
 @pytest.mark.parametrize(
     ("at", "text", "start", "end"),
     [
-        fault(OCTOBER, "I moved to Berlin in May.", "2026-05-01", "2026-05-31", why="a past event is put in next year's month"),
-        fault(OCTOBER, "On 3 March we moved.", "2026-03-03", "2026-03-03", why="a past event is put on next year's day"),
+        mended(OCTOBER, "I moved to Berlin in May.", "2026-05-01", "2026-05-31", why="a past event is put in next year's month"),
+        mended(OCTOBER, "On 3 March we moved.", "2026-03-03", "2026-03-03", why="a past event is put on next year's day"),
         (NEW_YEAR, "I'll move to Berlin in May.", "2026-05-01", "2026-05-31"),
-        fault(
+        mended(
             LAST_OF_MARCH, "I will meet Ben on Friday.", "2026-04-03", "2026-04-03", why="a plan is put on the Friday that was"
         ),
         (LAST_OF_MARCH, "I met Ben on Friday.", "2026-03-27", "2026-03-27"),
         (LAST_OF_MARCH, "我打算周五见小明。", "2026-04-03", "2026-04-03"),
-        fault(
+        mended(
             NEW_YEAR, "12月25日我们在家吃了饭。", "2025-12-25", "2025-12-25", why="a past day is put at the end of the new year"
         ),
-        fault(OCTOBER, "We met in May of 2024.", "2024-05-01", "2024-05-31", why="month of year is cut in two, the month moved"),
-        fault(LAST_OF_MARCH, "上周末我们去爬山了。", "2026-03-28", "2026-03-29", why="last weekend is read as the whole week"),
-        fault(LAST_OF_MARCH, "五月我要去巴黎。", "2026-05-01", "2026-05-31", why="a month by itself is not read in Chinese"),
-        fault(LAST_OF_MARCH, "The fair opens in two days.", "2026-04-02", "2026-04-02", why="in so many days is not read"),
-        fault(LAST_OF_MARCH, "半年前我搬到成都。", "2025-09-01", "2025-09-30", why="half a year ago is not read"),
+        mended(OCTOBER, "We met in May of 2024.", "2024-05-01", "2024-05-31", why="month of year is cut in two, the month moved"),
+        mended(LAST_OF_MARCH, "上周末我们去爬山了。", "2026-03-28", "2026-03-29", why="last weekend is read as the whole week"),
+        mended(LAST_OF_MARCH, "五月我要去巴黎。", "2026-05-01", "2026-05-31", why="a month by itself is not read in Chinese"),
+        mended(LAST_OF_MARCH, "The fair opens in two days.", "2026-04-02", "2026-04-02", why="in so many days is not read"),
+        mended(LAST_OF_MARCH, "半年前我搬到成都。", "2025-09-01", "2025-09-30", why="half a year ago is not read"),
     ],
 )
 def test_said_date_follows_the_sentence(at: datetime, text: str, start: str, end: str) -> None:
@@ -282,8 +282,8 @@ def test_said_date_follows_the_sentence(at: datetime, text: str, start: str, end
         "每周五我去游泳。", "十万年前这里是海。", "29 February 2023", "去年2月29日", "2月30日", "I may go.", "We march on.",
         "the 1990s",
         "Sat next to me", "version 2.10.3", "room 1998", "", "the other day",
-        fault("Feb 29", why="a leap day said in a common year becomes the 28th"),
-        fault("You may 5 times a day.", why="the verb may before a number is read as a month"),
+        mended("Feb 29", why="a leap day said in a common year becomes the 28th"),
+        mended("You may 5 times a day.", why="the verb may before a number is read as a month"),
     ],
 )  # fmt: skip
 def test_what_is_no_date_is_left_alone(text: str) -> None:
@@ -321,9 +321,9 @@ CHANGED = [
     ("我在阿里上班。", "我在华为上班。"),
     ("我最喜欢的颜色是蓝色。", "我最喜欢的颜色是绿色。"),
     ("会议定在周四下午2点。", "会议改到周五下午3点。"),
-    fault("The release is on 3 May.", "The release moved to 14 May.", why="moved to a day is not read as its date"),
-    fault("I like coffee.", "I no longer like coffee.", why="no longer is skipped, the liking stays"),
-    fault("I'm single.", "I'm married.", why="states that exclude each other are not compared"),
+    mended("The release is on 3 May.", "The release moved to 14 May.", why="moved to a day is not read as its date"),
+    mended("I like coffee.", "I no longer like coffee.", why="no longer is skipped, the liking stays"),
+    mended("I'm single.", "I'm married.", why="states that exclude each other are not compared"),
 ]
 
 
@@ -398,7 +398,7 @@ _HOME = "anything moved to, worked in or passed through is taken for a home or a
 _WHO = "a word for some person is taken for one person's name"
 _DAY = "any number after on or at is taken for a date"
 UNCHANGED_FAULTS = [
-    *(fault(*pair, why=_REMARK) for pair in (
+    *(mended(*pair, why=_REMARK) for pair in (
         ("My boss is Carla.", "My boss is on holiday."),
         ("My doctor is Tom.", "My doctor is great."),
         ("My bank is N26.", "My bank is closed today."),
@@ -413,7 +413,7 @@ UNCHANGED_FAULTS = [
         ("我的电话是555。", "我的电话是坏的。"),
         ("我叫李明。", "我叫了外卖。"),
     )),
-    *(fault(*pair, why=_LEFT) for pair in (
+    *(mended(*pair, why=_LEFT) for pair in (
         ("I live in Paris.", "I no longer live in Berlin."),
         ("I work at Siemens.", "I no longer work at Bosch."),
         ("I don't like coffee.", "I no longer like coffee."),
@@ -422,7 +422,7 @@ UNCHANGED_FAULTS = [
         ("I live in Lyon.", "I moved to Berlin in 2010, for a year."),
         ("我住在成都。", "小时候我住在北京。"),
     )),
-    *(fault(*pair, why=_SAID) for pair in (
+    *(mended(*pair, why=_SAID) for pair in (
         ("I live in Lyon.", "Suppose I live in Berlin."),
         ("I live in Lyon.", "I dream I live in Berlin."),
         ("I live in Lyon.", "Ben said: I live in Berlin."),
@@ -430,7 +430,7 @@ UNCHANGED_FAULTS = [
         ("我住在成都。", "我妈说我住在北京。"),
         ("我喜欢喝咖啡。", "我不想喝咖啡。"),
     )),
-    *(fault(*pair, why=_HOME) for pair in (
+    *(mended(*pair, why=_HOME) for pair in (
         ("We live in Lyon.", "We moved to Jira."),
         ("I live in Lyon.", "I moved to Python from Perl."),
         ("I live in Lyon.", "I'm living in Paris this week."),
@@ -440,19 +440,19 @@ UNCHANGED_FAULTS = [
         ("我住在成都。", "我搬到二楼办公了。"),
         ("我住在成都。", "住在隔壁的人很吵。"),
     )),
-    *(fault(*pair, why=_WHO) for pair in (
+    *(mended(*pair, why=_WHO) for pair in (
         ("Someone lives in Rome.", "Someone lives in Berlin."),
         ("他们住在上海。", "他们住在北京。"),
         ("有人住在上海。", "有人住在北京。"),
     )),
-    *(fault(*pair, why=_DAY) for pair in (
+    *(mended(*pair, why=_DAY) for pair in (
         ("The meeting is on 3 May.", "The meeting is at 10 am."),
         ("The train is at 8.", "The train is at 9."),
         ("The book is on page 50.", "The book is on page 30."),
         ("The server is on 20 machines.", "The server is on 10 machines."),
     )),
-    fault("I like this one.", "I don't like this one.", why="this one may be anything"),
-    fault("I like tea with milk.", "I don't like tea without milk.", why="without is counted as one word among others"),
+    mended("I like this one.", "I don't like this one.", why="this one may be anything"),
+    mended("I like tea with milk.", "I don't like tea without milk.", why="without is counted as one word among others"),
 ]  # fmt: skip
 
 
@@ -469,8 +469,8 @@ def test_fact_that_did_not_change(before: str, now: str) -> None:
         ("My boss is Carla.", "My boss is Tom."),
         ("The release is on 3 May.", "The release is on 14 May."),
         ("我住在北京。", "我住在成都。"),
-        fault("Mom lives in Rome.", "Mom lives in Berlin.", why="two speakers have two mothers"),
-        fault("妈妈住在上海。", "妈妈住在北京。", why="two speakers have two mothers"),
+        mended("Mom lives in Rome.", "Mom lives in Berlin.", why="two speakers have two mothers"),
+        mended("妈妈住在上海。", "妈妈住在北京。", why="two speakers have two mothers"),
     ],
 )
 def test_two_speakers_speak_of_two_things(before: str, now: str) -> None:
@@ -494,8 +494,8 @@ def test_facts_of_a_sentence() -> None:
     ("text", "says_no"),
     [("It leaks.", False), ("It does not leak.", True), ("It doesn’t leak.", True), ("I never said it does not.", False),
      ("没下雨", True), ("下雨了", False),
-     fault("未来的办公室很大。", False, why="the character for not-yet inside the word for future"),
-     fault("Not only the kettle leaks.", False, why="not only is no denial")],
+     mended("未来的办公室很大。", False, why="the character for not-yet inside the word for future"),
+     mended("Not only the kettle leaks.", False, why="not only is no denial")],
 )  # fmt: skip
 def test_denial(text: str, says_no: bool) -> None:
     assert denies(text) is says_no
@@ -508,11 +508,11 @@ def test_denial(text: str, says_no: bool) -> None:
         ("The login page works on Safari.", "The login page works on Safari."),
         ("It does not.", "It does."),
         ("对不起，我喜欢跑步。", "我喜欢跑步。"),
-        fault("Isn't the login page broken on Safari?", "The login page is broken on Safari.", why="a question denies nothing"),
-        fault("Why does the login page not work on Safari?", "The login page works on Safari.", why="a question denies nothing"),
-        fault("办公室的水壶不漏水吗？", "办公室的水壶漏水。", why="a question denies nothing"),
-        fault("If the red kettle in the office does not leak.", "The red kettle in the office leaks.", why="neither does an if"),
-        fault("It did not rain yesterday.", "It rained yesterday.", why="yesterday is another day in each"),
+        mended("Isn't the login page broken on Safari?", "The login page is broken on Safari.", why="a question denies nothing"),
+        mended("Why does the login page not work on Safari?", "The login page works on Safari.", why="a question denies nothing"),
+        mended("办公室的水壶不漏水吗？", "办公室的水壶漏水。", why="a question denies nothing"),
+        mended("If the red kettle in the office does not leak.", "The red kettle in the office leaks.", why="neither does an if"),
+        mended("It did not rain yesterday.", "It rained yesterday.", why="yesterday is another day in each"),
     ],
 )
 def test_texts_that_are_not_opposed(first: str, second: str) -> None:
@@ -629,10 +629,9 @@ def told(living: Memory, request: pytest.FixtureRequest) -> Callable[..., list[N
         ("我在学小提琴。", "小提琴老师让我练巴赫。", "related"),
         ("奶奶教我做苹果馅饼。", "奶奶的苹果馅饼要用酸苹果。", "related"),
         ("I live in Lyon.", "I moved to Berlin in May.", "supersedes"),
-        fault(
-            "Our cat Mochi is ill and went to the vet.", "Mochi takes antibiotics twice a day.", "related", why="one rare name"
+        mended(
+            "I practise the violin every evening.", "My violin teacher wants me to play Bach.", "related", why="one rare word"
         ),
-        fault("I practise the violin every evening.", "My violin teacher wants me to play Bach.", "related", why="one rare word"),
     ],
 )
 def test_links_that_a_person_would_make(told: Any, first: str, second: str, kind: str) -> None:
@@ -654,8 +653,8 @@ def test_links_that_a_person_would_make(told: Any, first: str, second: str, kind
         ("I bought new shoes.", "I read a book about Rome."),
         ("我昨天去了超市。", "他昨天写了一封信。"),
         ("小提琴要调音。", "报税的截止日期快到了。"),
-        fault("I like tea.", "I like coffee.", why="linked because both speak of like"),
-        fault("Good morning!", "Good night!", why="greetings are linked"),
+        mended("I like tea.", "I like coffee.", why="linked because both speak of like"),
+        mended("Good morning!", "Good night!", why="greetings are linked"),
     ],
 )
 def test_links_that_no_person_would_make(told: Any, first: str, second: str) -> None:

@@ -57,8 +57,12 @@ class Background:
 
     def zero(self, vector: np.ndarray) -> np.ndarray:
         """The mean cosine of a unit vector with unrelated texts: (2,), other languages and Chinese."""
-        cosines = self.vectors @ vector
-        return np.array([cosines[language == _PASSAGE_LANGUAGE].mean() for language in (OTHER, CHINESE)], np.float32)
+        return np.asarray(self.zeros(vector[None, :])[0])
+
+    def zeros(self, vectors: np.ndarray) -> np.ndarray:
+        """The same for many unit vectors: (n, 2)."""
+        means = [self.vectors[_PASSAGE_LANGUAGE == language].mean(axis=0) for language in (OTHER, CHINESE)]
+        return np.asarray(vectors @ np.stack(means).T, np.float32)
 
     def dump(self) -> str:
         """As text, for the store's settings."""

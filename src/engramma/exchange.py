@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engramma.commit import PutLink, PutNote
-from engramma.errors import InvalidInput, NotAMemory
+from engramma.errors import InvalidInput, NotAMemory, StoreError
 from engramma.note import Link, Note, NoteId, Space
 from engramma.recall import Recall
 from engramma.store.base import Query, Store
@@ -55,6 +55,8 @@ def load(store: Store, recall: Recall, add_many: Callable[..., list[Note]], path
 def _lines(path: Path) -> Iterator[Any]:
     try:
         text = path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise StoreError(f"there is no file {str(path)!r} to load") from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{str(path)!r} is not UTF-8 text: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from engramma import exchange, plan, reindexing, settings
 from engramma.analysts.base import Analyst
-from engramma.analysts.rules import RuleAnalyst, describe
+from engramma.analysts.rules import RuleAnalyst
 from engramma.commit import Change, Commit, PutLink, RemoveNote, inverse, summarise
 from engramma.dates import last_moment, moment, said_dates
 from engramma.draft import checked, checked_count, checked_id, checked_space, checked_update, fields_of, make_draft
@@ -139,30 +139,28 @@ class Memory:
     def update(self, note: Note | str, **fields: Any) -> Note:
         """Change a note by its author's hand; an unknown field is an error. A new content is read anew."""
         wanted = checked_update(fields)
-        planned: list[Note] = []
+        reason = f"updated {', '.join(sorted(fields))}"
+        vectors: dict[NoteId, Any] = {}
 
         def decide() -> Decision:
-            current, after, reading = self._in_sight(checked_id(note)), dict(wanted), None
-            if after.get("content", current.content) != current.content:
-                reading = describe(plan.draft_of(replace(current, **after)))
-                after["state"] = "pending"
-            planned[:] = [replace(current, **after)]
-            reason = f"updated {', '.join(sorted(fields))}"
-            if "at" in after and reading is None:
-                after["dates"] = said_dates(current.content, after["at"])
+            current = self._in_sight(checked_id(note))
+            revised = replace(current, **wanted)
+            if passage(revised) != passage(current):
+                vectors[current.id] = self._recall.embed(pieces(passage(revised)), "passage")
             others = self._store.notes([link.other(current.id) for link in current.links])
-            changes = plan.plan_update(current, after, reading, others, reason)
+            if revised.content == current.content:
+                dates = {"dates": said_dates(current.content, revised.at)} if "at" in wanted else {}
+                changes = plan.plan_update(current, wanted | dates, None, others, reason)
+            else:
+                reading, shown = self._writer.reread(revised, vectors[current.id])
+                changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
             return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
 
-        def vectors() -> dict[NoteId, Any]:
-            embeds = {"content", "speaker"} & set(wanted)
-            return {planned[0].id: self._recall.embed(pieces(passage(planned[0])), "passage")} if embeds else {}
-
-        if decide()[1]:
-            self._commit(decide, vectors=vectors)
-        if planned[0].state == "pending":
-            self._writer.read([planned[0].id])
-        return self.get(planned[0].id)
+        changed = self._commit(decide, vectors=lambda: vectors) if decide()[1] else None
+        current = self.get(checked_id(note))
+        if changed is not None and current.state == "pending":
+            self._writer.read([current.id])
+        return self.get(current.id)
 
     def delete(self, note: Note | str) -> Commit:
         """Archive a note: out of sight, its links dropped, its history kept. ``revert`` undoes it."""

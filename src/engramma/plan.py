@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from engramma.analysts.rules import describe
 from engramma.commit import ArchiveNote, Change, DropLink, PutLink, PutNote, ReviseNote
 from engramma.errors import InvalidInput
 from engramma.note import Draft, Link, LinkProposal, NeighbourChange, Note, NoteId, Reading, State, unique
@@ -205,6 +206,38 @@ def plan_update(
         return tuple(revise)
     judged = [link for link in note.links if link.source == note.id and link.kind in _JUDGED]
     return (*revise, *plan_unlink(judged, others, reason))
+
+
+def plan_rewrite(
+    note: Note, after: Mapping[str, Any], reading: Reading | None, shown: Mapping[NoteId, Note], others: Mapping[NoteId, Note],
+    reason: str,
+) -> tuple[Change, ...]:  # fmt: skip
+    """The author gives a note a new content: it is described, linked and lets its neighbours evolve anew.
+
+    Without a reading it is described by the rules and waits to be read.
+    """
+    revised = replace(note, **after)
+    if reading is None:
+        return plan_update(note, {**after, "state": "pending"}, describe(draft_of(revised)), others, reason)
+    changes = plan_update(note, after, reading, others, reason)
+    links, revisions = _consequences(revised, reading, shown)
+    return _joined((*changes, *links, *_revised(revisions, {**shown, note.id: note})))
+
+
+def _joined(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Changes with one revision a note: a later one for the same note is added to the first."""
+    joined: list[Change] = []
+    first: dict[NoteId, int] = {}
+    for change in changes:
+        if isinstance(change, ReviseNote) and change.note in first:
+            earlier = joined[first[change.note]]
+            assert isinstance(earlier, ReviseNote)
+            joined[first[change.note]] = replace(earlier, after={**earlier.after, **change.after})
+            continue
+        if isinstance(change, ReviseNote):
+            first[change.note] = len(joined)
+        joined.append(change)
+    return tuple(joined)
 
 
 _JUDGED = ("supersedes", "contradicts", "solves", "same_as")

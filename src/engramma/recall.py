@@ -41,7 +41,6 @@ from engramma.scoring import (
 )
 from engramma.store.base import Query, Store
 from engramma.store.index import Indexes, SpaceIndex
-from engramma.store.rows import space_key
 from engramma.words import excerpt
 
 INCLUDABLE = ("superseded", "archived", "merged", "expired")
@@ -112,6 +111,18 @@ class _Found:
     scores: Scores
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A space's index, and which of its rows a request may bring back: bool (n,)."""
+
+    index: SpaceIndex
+    allowed: np.ndarray
+
+    def shows(self, note: NoteId) -> bool:
+        row = self.index.row_of.get(note)
+        return row is not None and bool(self.allowed[row])
+
+
 class Recall:
     """Search over a store. Safe for threads."""
 
@@ -163,25 +174,29 @@ class Recall:
         """The same for a question that is embedded already: unit float32 (d,)."""
         asked = question(request.text, vector)
         with self.indexes.lock:
-            found = [candidate for space in request.spaces for candidate in self._candidates(request, space, asked)]
+            looks = [self._look(request, space) for space in request.spaces]
+            found = [candidate for look in looks for candidate in self._candidates(request, look, asked)]
             found = sorted(found, key=lambda candidate: -candidate.pick.score)[: request.k]
             ids = [candidate.index.ids[candidate.pick.row] for candidate in found]
             notes = self._store.notes(ids, request.as_of)
             hits = Hits(_hit(candidate, asked, notes) for candidate in found if candidate.index.ids[candidate.pick.row] in notes)
             if request.expand and hits:
-                hits.extend(self._linked(request, hits))
+                hits.extend(self._linked(request, looks, hits))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits
 
-    def _candidates(self, request: Request, space: Space, asked: Question) -> list[_Found]:
+    def _look(self, request: Request, space: Space) -> _Look:
         index = self.indexes.of(space, request.as_of)
+        return _Look(index, self._allowed(request, space, index))
+
+    def _candidates(self, request: Request, look: _Look, asked: Question) -> list[_Found]:
+        index = look.index
         if len(index) == 0:
             return []
         background = self.background()
         scores = score(index, asked, background)
-        allowed = self._allowed(request, space, index)
-        picks = choose(index, scores, allowed, request.k, request.min_relevance, near_copies(index, background))
+        picks = choose(index, scores, look.allowed, request.k, request.min_relevance, near_copies(index, background))
         return [_Found(pick, index, scores) for pick in picks]
 
     def _allowed(self, request: Request, space: Space, index: SpaceIndex) -> np.ndarray:
@@ -195,12 +210,9 @@ class Recall:
         wanted[rows] = True
         return np.asarray(mask & wanted)
 
-    def _linked(self, request: Request, hits: Sequence[Hit]) -> list[Hit]:
-        masks = {space_key(space): (index := self.indexes.of(space, request.as_of), self._allowed(request, space, index))
-                 for space in request.spaces}  # fmt: skip
-
+    def _linked(self, request: Request, looks: Sequence[_Look], hits: Sequence[Hit]) -> list[Hit]:
         def shown(note: NoteId) -> bool:
-            return any(mask[index.row_of[note]] for index, mask in masks.values() if note in index.row_of)
+            return any(look.shows(note) for look in looks)
 
         def links_of(_: Iterable[NoteId]) -> Sequence[Link]:
             return [link for hit in hits for link in hit.note.links]

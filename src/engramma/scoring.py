@@ -212,7 +212,7 @@ def near_copies(index: SpaceIndex, background: Background) -> Copies:
     def among(rows: Sequence[int]) -> Callable[[int, int], bool]:
         vectors = index.vectors.view[list(rows)]
         language = index.language.view[list(rows)]
-        zeros = np.array([background.zero(vector) for vector in vectors]).reshape(-1, 2)[:, language]
+        zeros = background.zeros(vectors)[:, language]
         likeness = (vectors @ vectors.T - zeros) / np.maximum(1 - zeros, 1e-6)
         place = {row: number for number, row in enumerate(rows)}
         words = {row: index.words_of(row) for row in rows}

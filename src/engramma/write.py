@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -140,13 +140,26 @@ class Writer:
             if (known := self._known(draft)) is not None:
                 return known
             now = datetime.now(UTC).astimezone(draft.at.tzinfo)
-            note = new_note(one.id, draft, describe(draft), "pending", now)
+            note = replace(new_note(one.id, draft, describe(draft), "pending", now), error=one.error)
             previous = self._previous(draft)
             changes: list[Change] = [PutNote(note, one.error or "waits to be read")]
             changes += [PutLink(follow(one.id, previous))] if previous else []
             if self._apply(draft.space, changes, "user", _reason("add", draft, changes), one, None, attempt):
                 break
         return one.id
+
+    def reread(self, note: Note, vectors: np.ndarray) -> tuple[Reading | None, Mapping[NoteId, Note]]:
+        """The reading of a note whose content is new, and the notes it was read with.
+
+        With an analyst that may be slow it is described by the rules for now: None says so.
+        """
+        if self._analyst.slow:
+            return None, {}
+        page = self._page(Prepared(note.id, draft_of(note), vectors))
+        reading = self._analyst.read([page])[0]
+        if isinstance(reading, ReplyInvalid):
+            raise reading
+        return replace(reading, duplicate_of=None), _shown(page)
 
     def _page(self, one: Prepared) -> Page:
         near: tuple[Neighbour, ...] = ()
@@ -215,6 +228,8 @@ class Writer:
             vectors = {(n.id, n.revision): self._recall.embed(pieces(passage(n)), "passage") for n in lacking}
         except MODEL_FAILURES as error:
             log.warning("still without a vector: %s", error)
+            for note in lacking:
+                self._note_error(note, error)
             return [note for note in notes if note.vector is not None]
         self._store.put_vectors(int(self._store.meta("model") or 0), vectors)
         self._recall.forget()

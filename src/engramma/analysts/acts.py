@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _CUES: tuple[tuple[str, str], ...] = (
     ("question", r"[?？]\s*$"),
@@ -33,6 +34,7 @@ SENTENCES = {
 }
 
 
+@lru_cache(maxsize=4096)
 def act(text: str) -> str:
     """One of question, solution, problem, decision, preference, plan, fact."""
     part = text[:4000].strip()

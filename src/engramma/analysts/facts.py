@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engramma.analysts.topics import topics
 from engramma.words import is_chinese, sentences, terms
@@ -100,6 +101,7 @@ _NOT_NAMES = frozenset(
 _TECHNICAL = frozenset({"programming", "database", "frontend", "backend", "deployment", "security", "testing", "data-ml"})
 
 
+@lru_cache(maxsize=4096)
 def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:
     """The plain statements in a text; "I" is the speaker."""
     read = _chinese_facts if is_chinese(text) else _english_facts

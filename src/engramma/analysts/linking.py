@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from engramma.analysts.acts import act
 from engramma.analysts.base import Page
@@ -29,6 +30,7 @@ _HUB = 24  # related links after which a note is left alone
 _CLOSE = 0.72  # likeness that links notes with none
 
 
+@lru_cache(maxsize=4096)
 def normal(text: str) -> str:
     """A text without case, punctuation and spacing: what makes two sayings the same."""
     expanded = text.casefold().replace("’", "'").replace("i'm", "i am").replace("it's", "it is").replace("i've", "i have")

@@ -43,6 +43,8 @@ class LLMAnalyst:
         sheet = make_sheet(pages)
         answer = self._retrying(self._ask, sheet)
         try:
+            if not isinstance(answer.text, str):
+                raise ReplyInvalid(f"the reply is not text: {answer.text!r}")
             found = readings(answer.text, pages, sheet)
         except ReplyInvalid as error:
             raise _with_cost(error, answer) from error

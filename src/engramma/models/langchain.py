@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engramma.models.base import Completion, EmbeddingKind, Message
+from engramma.models.openai_compatible import joined_text
 
 
 class LangChainChat:
@@ -23,13 +24,8 @@ class LangChainChat:
         """One answer. The schema stands in the prompt too, so that any model can follow it."""
         reply = self._model.invoke([(message["role"], message["content"]) for message in messages])
         usage = getattr(reply, "usage_metadata", None) or {}
-        text = reply.content if isinstance(reply.content, str) else _joined(reply.content)
+        text = joined_text(reply.content)
         return Completion(text, usage.get("input_tokens", 0), usage.get("output_tokens", 0))
-
-
-def _joined(blocks: Sequence[Any]) -> str:
-    """The text of a reply that comes as content blocks."""
-    return "".join(block if isinstance(block, str) else block.get("text", "") for block in blocks)
 
 
 class LangChainEmbedder:

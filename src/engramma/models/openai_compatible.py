@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from engramma.errors import ModelError, ModelTimeout, ModelUnavailable
-from engramma.models.base import Completion, EmbeddingKind, Message
+from engramma.models.base import Completion, EmbeddingKind, Message, foreign_model
 
 RETRIES = 3
 TIMEOUT_SECONDS = 60.0
@@ -46,7 +46,7 @@ class _Server:
             yield
         except openai.APITimeoutError as error:
             raise ModelTimeout(
-                f"{self.name} did not answer within {self._settings['timeout']:.0f} s, also after retries"
+                f"{self.name} did not answer within {self._settings['timeout']:g} s, also after retries"
             ) from error
         except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
             raise ModelUnavailable(f"{self.name} cannot be used now ({error}); is the server running?") from error
@@ -67,38 +67,55 @@ class OpenAIChat(_Server):
     def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
         """One answer of at most REPLY_TOKENS tokens.
 
-        Where the server refuses an option (a reply schema, a temperature), it is asked without it
-        from then on.
+        Where the server refuses an option (a reply schema, a temperature), it is asked without it.
+        """
+        options = dict(self._options)
+        if schema is not None and self._takes_schema:
+            options["response_format"] = _response_format(schema)
+        with self._translated():
+            return self._ask_patiently(messages, options)
+
+    def _ask_patiently(self, messages: Sequence[Message], options: dict[str, Any]) -> Completion:
+        """Ask; where the request is refused, ask again with one option less, the complained of first.
+
+        What asking without has helped is left out from then on.
         """
         import openai
 
-        with self._translated():
-            while True:
-                options = dict(self._options)
-                if schema is not None and self._takes_schema:
-                    options["response_format"] = _response_format(schema)
-                try:
-                    return self._ask(messages, options)
-                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                    if not self._give_up_option(options, str(error)):
-                        raise
-
-    def _give_up_option(self, options: Mapping[str, Any], complaint: str) -> bool:
-        """Drop the option that a complaint names, else the schema, else any; False when none is left."""
-        named = [name for name in options if name in complaint]
-        for name in [*named, *(name for name in ("response_format", *options) if name in options)]:
-            if name == "response_format":
-                self._takes_schema = False
-            else:
-                self._options.pop(name, None)
-            return True
-        return False
+        given_up: list[str] = []
+        while True:
+            try:
+                answer = self._ask(messages, options)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                if not options:
+                    raise
+                name = next((name for name in options if name in str(error)), next(reversed(options)))
+                given_up.append(name)
+                del options[name]
+                continue
+            self._takes_schema = self._takes_schema and "response_format" not in given_up
+            self._options = {name: value for name, value in self._options.items() if name not in given_up}
+            return answer
 
     def _ask(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Completion:
         reply = self._client.chat.completions.create(model=self.model, messages=list(messages), **options)
-        text = (reply.choices[0].message.content or "") if getattr(reply, "choices", None) else ""
-        usage = getattr(reply, "usage", None)
-        return Completion(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
+        choices, usage = getattr(reply, "choices", None), getattr(reply, "usage", None)
+        text = joined_text(choices[0].message.content) if choices else ""
+        return Completion(text, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+
+
+def joined_text(content: Any) -> str:
+    """The text of a message that may come as parts; "" for what holds none."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part if isinstance(part, str) else part.get("text", "") for part in parts if isinstance(part, str | dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _count(usage: Any, name: str) -> int:
+    value = getattr(usage, name, 0)
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
@@ -116,9 +133,13 @@ class OpenAIEmbedder(_Server):
     def dimensions(self) -> int:
         """Length of the model's vectors."""
         known = _KNOWN_DIMENSIONS.get(self.model)
-        return known if known else len(self.embed(["dimensions"], kind="query")[0])
+        if known:
+            return known
+        with foreign_model(self.name):
+            return len(self.embed(["dimensions"], kind="query")[0])
 
     def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray:
         with self._translated():
             reply = self._client.embeddings.create(model=self.model, input=list(texts), encoding_format="float")
-        return np.asarray([item.embedding for item in sorted(reply.data, key=lambda item: item.index)], np.float32)
+        with foreign_model(self.name):  # whatever the server takes for a list of vectors
+            return np.asarray([item.embedding for item in sorted(reply.data, key=lambda item: item.index)], np.float32)

@@ -177,7 +177,8 @@ class SpaceIndex:
 
     def cosines(self, vector: np.ndarray) -> np.ndarray:
         """The cosine of a unit vector with each note: float32 (n,), a long note's best piece."""
-        scores = self.vectors.view @ vector
+        # einsum: one thread. A threaded product waits for its threads, up to 8 ms where both cores are busy.
+        scores = np.einsum("ij,j->i", self.vectors.view, vector)
         if len(self._more_rows):
             np.maximum.at(scores, self._more_rows, self._more_vectors @ vector)
         return np.asarray(scores, np.float32)

@@ -33,7 +33,6 @@ from engramma.store.rows import (
     key_space,
     micros,
     row_change,
-    row_link,
     row_note,
     space_key,
 )
@@ -118,8 +117,7 @@ class SqliteStore:
         means = {}
         for (note, revision), group in groupby(_by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
             if revision <= revisions[note]:  # the newest content not after the note's revision wins
-                mean = np.mean([unpacked(row["data"]) for row in group], axis=0)
-                means[note] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+                means[note] = _mean([unpacked(row["data"]) for row in group])
         return means
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
@@ -159,7 +157,7 @@ class SqliteStore:
         with self._open() as db:
             for column in ("source", "target"):
                 for row in _by_ids(db, f"SELECT {_LINK} FROM {table} WHERE {column} IN ({{}})", wanted):
-                    link = row_link(row)
+                    link = Link(*row)  # the columns are in the order of the fields
                     found[link.ends] = link
         return list(found.values())
 
@@ -372,6 +370,14 @@ def _before_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork)
+
+
+def _mean(pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """The unit vector in the middle of a text's pieces; of one piece, itself."""
+    if len(pieces) == 1:
+        return pieces[0]
+    mean = np.mean(pieces, axis=0)
+    return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12), np.float32)
 
 
 def unpacked(data: bytes) -> np.ndarray:

@@ -111,7 +111,18 @@ def _revise(writing: Writing, change: ReviseNote) -> Change:
     before = _rewrite(writing, note, change.expects, change.after)
     if note.id in writing.vectors:
         _put_vectors(writing, note.id, note.revision + 1)
+    elif {"content", "speaker"} & set(change.after):
+        _take_back_vectors(writing, replace(note, **change.after, revision=note.revision + 1))
     return replace(change, before=before)
+
+
+def _take_back_vectors(writing: Writing, note: Note) -> None:
+    """Give a note that has an earlier content again, as after a revert, the vectors it had then."""
+    then = "SELECT max(revision) FROM note_history WHERE id = :id AND content = :content AND speaker IS :speaker"
+    kept = f"SELECT max(revision) FROM vector WHERE note = :id AND model = :model AND revision <= ({then})"
+    copied = f"SELECT note, :revision, model, part, data FROM vector WHERE note = :id AND model = :model AND revision = ({kept})"
+    values = {"id": note.id, "content": note.content, "speaker": note.speaker, "model": writing.model, "revision": note.revision}
+    writing.db.execute(f"INSERT OR REPLACE INTO vector {copied}", values)
 
 
 def _archive(writing: Writing, change: ArchiveNote) -> Change:
