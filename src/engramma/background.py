@@ -61,7 +61,7 @@ class Background:
 
     def zeros(self, vectors: np.ndarray) -> np.ndarray:
         """The same for many unit vectors: (n, 2)."""
-        means = [self.vectors[_PASSAGE_LANGUAGE == language].mean(axis=0) for language in (OTHER, CHINESE)]
+        means = [self.vectors[language == _PASSAGE_LANGUAGE].mean(axis=0) for language in (OTHER, CHINESE)]
         return np.asarray(vectors @ np.stack(means).T, np.float32)
 
     def dump(self) -> str:

@@ -142,9 +142,23 @@ def _importance(value: Any) -> int:
     return value
 
 
+_DEEPEST = 100  # levels of metadata: what every store's JSON functions can walk
+
+
+def _depth(value: Any) -> int:
+    """How deep a value is nested, looked at no further than matters."""
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        inner = [one.values() if isinstance(one, Mapping) else one for one in level if isinstance(one, Mapping | list | tuple)]
+        level, depth = [item for group in inner for item in group], depth + 1
+    return depth
+
+
 def _metadata(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidInput(f"metadata={value!r} is not a dict with text keys")
+    if _depth(value) > _DEEPEST:
+        raise InvalidInput(f"metadata is nested more than {_DEEPEST} deep")
     _encodable("metadata", to_json(dict(value)))
     return dict(value)
 

@@ -19,8 +19,8 @@ from engramma.note import LINK_KINDS, Note, NoteId
 from engramma.words import is_chinese
 
 DRAFT_CHARACTERS = 2400
-NEIGHBOUR_CHARACTERS = 200
-CONTEXT_CHARACTERS = 90
+NEIGHBOUR_CHARACTERS = 160
+CONTEXT_CHARACTERS = 60
 
 EXAMPLE: dict[str, Any] = {
     "label": "d1",
@@ -78,8 +78,8 @@ def make_sheet(pages: Sequence[Page]) -> Sheet:
 def _note_line(label: str, note: Note) -> str:
     who = f" {_folded(note.speaker, 40)}" if note.speaker else ""
     line = f"{label} [{note.at:%Y-%m-%d}{who}] {_folded(note.content, NEIGHBOUR_CHARACTERS)}"
-    if note.context:
-        line += f" | {_folded(note.context, CONTEXT_CHARACTERS)}"
+    if note.context:  # what later notes added to it stays out: they are shown themselves, or far
+        return f"{line} | {_folded(note.context.splitlines()[0], CONTEXT_CHARACTERS)}"
     return line + (f" | {', '.join(note.tags[:4])}" if note.tags else "")
 
 
