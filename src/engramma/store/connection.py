@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib.resources import files
@@ -76,12 +77,25 @@ def _is_blank(place: Path) -> bool:
 
 def _prepare(db: sqlite3.Connection, path: str) -> None:
     if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # before WAL, so that it stands in the header
-    db.execute("PRAGMA journal_mode = WAL")
+        _patiently(db, f"PRAGMA application_id = {APPLICATION_ID}")  # before WAL, so that it stands in the header
+    _patiently(db, "PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA cache_size = -65536")
     _migrate(db, path)
+
+
+def _patiently(db: sqlite3.Connection, statement: str) -> None:
+    """Execute what SQLite does not wait for by itself: another process may be making the same new file."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
+                raise
+        time.sleep(0.02)
 
 
 def _migrate(db: sqlite3.Connection, path: str) -> None:
