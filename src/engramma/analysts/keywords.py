@@ -10,7 +10,7 @@ in a sentence; jieba's TF-IDF gives English function words.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from engramma.words import STOP_EN, is_chinese, is_stop, terms
@@ -26,7 +26,10 @@ _PLAIN = frozenset(
     顺便去 想带 上人 坐船去 出来 每天 每周 一次 晚上 早上 最近 全是 需要 进行 使用 成为 two three four five six seven eight
     nine ten half page people live lives living move moved fail fails failed build built start starts started open opened
     told tell ask asked show shows shown reached reach signed talk talked speak feel felt use used call called need needed try tried
-    said add added change changed set put let keep kept became become happened help helped like likes love loves hate hates enjoy prefer good morning afternoon night hello thank happy glad sorry""".split()
+    said add added change changed set put let keep kept became become happened help helped like likes love loves hate hates enjoy prefer good morning afternoon night hello thank happy glad sorry sure
+    definitely wait bye congrats congratulations excited worth matter matters amazing proud yay haha whoa gonna wanna gotta btw pic
+    appreciate cheer cheers absolutely totally agree guess bet mean means luck wish hope fun nice lovely wonderful fantastic
+    everyone someone something anything everything nothing always never sometimes""".split()
 )
 _NOUNS = ("n", "nr", "ns", "nt", "nz", "vn", "eng", "l", "i", "j", "an")
 _VERBS = ("v",)
@@ -39,6 +42,7 @@ def _yake() -> Any:
     return yake_rust.Yake(language="en", ngrams=2, deduplication_threshold=0.7)
 
 
+@lru_cache(maxsize=4096)
 def keywords(text: str, most: int = MOST) -> tuple[str, ...]:
     """Up to ``most`` keywords, the most telling first."""
     part = text[:_READ].replace("\0", " ")

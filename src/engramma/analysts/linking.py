@@ -18,16 +18,16 @@ from functools import lru_cache
 from engramma.analysts.acts import act
 from engramma.analysts.base import Page
 from engramma.analysts.facts import Fact, denies, facts, opposed, replacement
-from engramma.analysts.keywords import is_plain
-from engramma.note import LinkProposal, Neighbour
-from engramma.words import excerpt, is_chinese, terms
+from engramma.analysts.keywords import is_plain, keywords
+from engramma.note import LinkProposal, Neighbour, unique
+from engramma.words import excerpt, is_chinese, term_of, terms
 
 MOST_LINKS = 5
 _ALIKE = 0.85  # share of words in common for "nearly the same words"
-_NEAR = 0.52  # likeness that links notes with one rare word in common
-_SOMEWHAT = 0.40  # likeness that links notes with two
+_NEAR = 0.52  # likeness that links notes with one rare keyword in common
+_SOMEWHAT = 0.40  # likeness that links notes with two rare words in common, one of them a keyword
 _HUB = 24  # related links after which a note is left alone
-_CLOSE = 0.72  # likeness that links notes with none
+_CLOSE = 0.80  # likeness that links notes with none
 
 
 @lru_cache(maxsize=4096)
@@ -129,6 +129,12 @@ def _numbers(text: str) -> list[str]:
     return sorted(re.findall(r"\d+", text[:4000]))
 
 
+def _central(page: Page, neighbour: Neighbour) -> set[str]:
+    """The terms that are keywords of both notes: what they are about, not what they happen to say."""
+    mine = unique(page.draft.keywords, keywords(page.draft.content))
+    return set(terms(" ".join(mine))) & set(terms(" ".join(neighbour.note.keywords)))
+
+
 def _is_hub(neighbour: Neighbour) -> bool:
     """Whether a note has so many related ones that one more would say nothing, and slow each add."""
     return sum(link.kind == "related" for link in neighbour.note.links) >= _HUB
@@ -136,7 +142,9 @@ def _is_hub(neighbour: Neighbour) -> bool:
 
 def _related(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) -> LinkProposal | None:
     shared, likeness = [word for word in neighbour.shared if not is_plain(word)], neighbour.likeness
-    enough = (len(shared) >= 2 and likeness >= _SOMEWHAT) or (len(shared) == 1 and likeness >= _NEAR)
+    central = _central(page, neighbour)
+    named = sum(term_of(word) in central for word in shared)
+    enough = named > 0 and ((len(shared) >= 2 and likeness >= _SOMEWHAT) or likeness >= _NEAR)
     telling = len(set(terms(page.draft.content[:2000]))) >= 3  # "I like tea" is near "I like coffee", and says no more
     if not (enough or (telling and likeness >= _CLOSE)) or _is_hub(neighbour):
         return None
