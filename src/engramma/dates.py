@@ -65,7 +65,12 @@ def said_dates(text: str, at: datetime) -> tuple[SaidDate, ...]:
 Span = tuple[str, date, date]
 PAST, OPEN, COMING = -1, 0, 1
 _AROUND = 150  # characters of a clause that are looked at on either side
-_COMING = re.compile(r"\b(?:will|shall|going to|plans? to|opens|starts|due|until)\b|'ll\b|要|会|打算|准备|将|想", re.IGNORECASE)
+_COMING = re.compile(
+    r"\b(?:will|shall|going to|plans? to|opens|starts|due|until|deadline|tickets?|booked|signed up|"
+    r"postponed|rescheduled|scheduled)\b|'ll\b|要|会|打算|准备|将|想|订了|预订|报名|报了|定在|定了|机票|之前|目标",
+    re.IGNORECASE,
+)
+_GOVERNED = re.compile(r"\b(?:to|for|by|until|before)\s+(?:the\s+)?$", re.IGNORECASE)  # "moved to 1 July"
 _PAST = re.compile(r"\b(?:was|were|went|had|did|met|came|got|saw|took|gave|began|ate|ran|bought|\w{3,}ed)\b|了|过", re.IGNORECASE)
 
 
@@ -73,7 +78,7 @@ def _tense(text: str, span: tuple[int, int]) -> int:
     """Whether the clause around a phrase speaks of what was or of what is to come; OPEN if unclear."""
     before, after = text[max(0, span[0] - _AROUND) : span[0]], text[span[1] : span[1] + _AROUND]
     clause = re.split(r"[.!?;。！？；]", before)[-1] + re.split(r"[.!?;。！？；]", after)[0]
-    if _COMING.search(clause):
+    if _COMING.search(clause) or _GOVERNED.search(before):
         return COMING
     return PAST if _PAST.search(clause) else OPEN
 

@@ -34,8 +34,21 @@ def export(store: Store, spaces: Sequence[Space], path: Path, progress: Progress
         if progress:
             progress(done, len(notes))
     lines += [json.dumps({"link": link_json(link)}, ensure_ascii=False) for link in links.values()]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    _write_whole(path, "\n".join(lines) + "\n")
     return len(notes)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file at once or not at all, and never over a database."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(16).startswith(b"SQLite format 3"):
+                raise InvalidInput(
+                    f"{str(path)!r} is a database, maybe a memory: give the export another name, such as notes.jsonl"
+                )
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, "utf-8")
+    part.replace(path)
 
 
 def load(store: Store, recall: Recall, add_many: Callable[..., list[Note]], path: Path, progress: Progress | None = None) -> int:

@@ -296,9 +296,21 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
 def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> tuple[Change, ...]:
     """Changes in which a note that is archived loses all its links first, also those that came later."""
     full: list[Change] = []
+    kept_down: set[NoteId] = set()
     for change in changes:
         if isinstance(change, ArchiveNote):
+            note = notes[change.note]
             gone = {(step.source, step.target, step.kind) for step in full if isinstance(step, DropLink)}
-            full += [DropLink(*link.ends, change.reason) for link in notes[change.note].links if link.ends not in gone]
+            full += [DropLink(*link.ends, change.reason) for link in note.links if link.ends not in gone]
+            passed_on = [step for step in released(note, notes, change.reason) if isinstance(step, PutLink)]
+            kept_down |= {step.link.target for step in passed_on}
+            full += passed_on
         full.append(change)
-    return tuple(full)
+    return tuple(_without_validity(change, kept_down) for change in full)
+
+
+def _without_validity(change: Change, kept_down: set[NoteId]) -> Change:
+    """A revision that leaves alone the validity of a note which a newer one supersedes still."""
+    if not isinstance(change, ReviseNote) or change.note not in kept_down:
+        return change
+    return replace(change, after={name: value for name, value in change.after.items() if name != "valid_until"})

@@ -239,5 +239,5 @@ def _hit(found: _Found, asked: Question, notes: dict[NoteId, Note]) -> Hit:
     evidence: Why = why(found.scores, found.pick.row, asked, note, copies)
     disputed = [link for link in note.links if link.kind == "contradicts"]
     if disputed:
-        evidence = replace(evidence, remarks=("disputed by another note",))
+        evidence = replace(evidence, remarks=(*evidence.remarks, "disputed by another note"))
     return Hit(note, round(found.pick.score, 4), evidence)

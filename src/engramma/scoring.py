@@ -50,6 +50,8 @@ class Weights:
 
 WEIGHTS = Weights()
 TOPIC_WEIGHT = 0.5
+TOPIC_SHARE = 0.12
+"""The most of a question's word weight that tags alone can answer."""
 DEFAULT_CUT_OFF = 0.5
 SHARE_OF_BEST = 0.5
 """A hit has at least this share of the best hit's evidence, unless the cut-off is switched off."""
@@ -67,6 +69,7 @@ class Question:
     topics: Mapping[str, float] = field(default_factory=dict)
     names: frozenset[str] = frozenset()
     passage: bool = False
+    tags: tuple[str, ...] = ()
 
 
 def question(text: str, vector: np.ndarray, *, passage: bool = False) -> Question:
@@ -74,8 +77,9 @@ def question(text: str, vector: np.ndarray, *, passage: bool = False) -> Questio
     words = dict.fromkeys(terms(text), 1.0)
     if passage:
         return Question(text, vector, words, passage=True)
-    tags = {term: TOPIC_WEIGHT for tag in asked_tags(words) for term in terms(tag) if term not in words}
-    return Question(text, vector, words, tags, frozenset(tokens(text)))
+    asked = asked_tags(words)
+    weights = {term: TOPIC_WEIGHT / len(terms(tag)) for tag in asked for term in terms(tag) if term not in words}
+    return Question(text, vector, words, weights, frozenset(tokens(text)), tags=asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,11 @@ def _lexical(index: SpaceIndex, words: Mapping[str, float], topics: Mapping[str,
     """BM25 as a share of the most that the question's words could give: 0 to 1.
 
     The names of the topics that the words point to ("live": home) count beside the words, for
-    notes tagged so in either language; they add nothing to what there is to be had.
+    notes tagged so in either language: up to a small share, since a topic is no answer.
     """
     most = sum(weight * index.idf(term) for term, weight in words.items()) * (K1 + 1)
-    return index.bm25({**topics, **words}) / np.float32(max(most, 1e-6))
+    topical = np.minimum(index.bm25(dict(topics)), TOPIC_SHARE * most) if topics else np.float32(0)
+    return (index.bm25(dict(words)) + topical) / np.float32(max(most, 1e-6))
 
 
 def _session_share(index: SpaceIndex, own: np.ndarray, weights: Weights) -> np.ndarray:
@@ -216,10 +221,11 @@ def near_copies(index: SpaceIndex, background: Background) -> Copies:
         likeness = (vectors @ vectors.T - zeros) / np.maximum(1 - zeros, 1e-6)
         place = {row: number for number, row in enumerate(rows)}
         words = {row: index.words_of(row) for row in rows}
+        form = list(zip(index.asks.view[list(rows)], index.denies.view[list(rows)], strict=True))
 
         def same(first: int, second: int) -> bool:
-            if likeness[place[first], place[second]] < _COPY_LIKENESS:
-                return False
+            if likeness[place[first], place[second]] < _COPY_LIKENESS or form[place[first]] != form[place[second]]:
+                return False  # a question is no copy of its answer, nor a denial of what it denies
             mine, other = words[first], words[second]
             return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
 
@@ -233,7 +239,9 @@ def why(scores: Scores, row: int, asked: Question, note: Note, copies: Sequence[
     found = set(terms(" ".join([note.content, note.context, *note.keywords, *note.tags])))
     words = [token for token in tokens(asked.text) if not is_stop(token) and term_of(token) in found]
     session = float(scores.session[row]) / max(float(scores.total[row]), 1e-6) if scores.session[row] > 0 else 0.0
+    topics = [tag for tag in note.tags if tag in asked.tags]
     return Why(
+        remarks=(f"topic {', '.join(topics)}",) if topics else (),
         dense=round(float(scores.likeness[row]), 3),
         lexical=round(min(float(scores.lexical[row]), 1.0), 3),
         session=round(min(session, 1.0), 3),

@@ -29,13 +29,13 @@ STOP_EN = frozenset(
     they'll they're they've this those through to too under until up very was wasn't we we'd we'll we're we've were
     weren't what what's when when's where where's which while who who's whom why why's will with won't would wouldn't
     you you'd you'll you're you've your yours yourself yourselves s t re ve ll d m may might must shall oh hey hi
-    yeah yes ok okay wow please""".split()
+    yeah yes ok okay wow please now""".split()
 )
 STOP_ZH = frozenset(
     """的 了 和 是 就 都 而 及 与 着 或 一个 一 没有 我们 你们 他们 她们 它们 我 你 您 他 她 它 自己 这 那 这个 那个 这些
     那些 这里 那里 在 于 从 到 对 把 被 让 给 向 以 为 因为 所以 但 但是 如果 虽然 然后 而且 也 又 还 很 太 更 最 不 没 吗 呢 吧
     啊 呀 哦 嗯 哪 谁 什么 怎么 怎样 怎么样 为什么 多少 几 哪里 哪儿 哪个 哪些 哪天 时候 什么时候 会 能 可以 要 想 有 个 之 其
-    上 下 中 里 去 来 说 得 地 过 吗 请 问 请问 些 每 各 该 此 并 等 以及 只 才 再 已 已经 曾 曾经 是不是 有没有 是否""".split()
+    上 下 中 里 去 来 说 得 地 过 吗 请 问 请问 些 每 各 该 此 并 等 以及 只 才 再 已 已经 曾 曾经 是不是 有没有 是否 现在 目前""".split()
 )
 
 
@@ -100,6 +100,19 @@ def _terms(text: str) -> tuple[str, ...]:
 
 
 _kept_terms = lru_cache(maxsize=4096)(_terms)
+
+
+_NOT = re.compile(r"\b(?:not(?! only)|never|no longer|cannot|without)\b|n't\b|不(?!错|仅|但|过|久)|没|未(?!来)", re.IGNORECASE)
+
+
+def without_denials(text: str) -> str:
+    """A text without its words of negation."""
+    return _NOT.sub(" ", text)
+
+
+def denies(text: str) -> bool:
+    """Whether a text says that something is not so: an odd number of negations in its first 4,000 characters."""
+    return len(_NOT.findall(text[:4000].replace("’", "'"))) % 2 == 1
 
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n+")

@@ -10,6 +10,7 @@ thinks; a plan that the memory has outrun is made again from what is there now.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ log = logging.getLogger("engramma")
 
 NEIGHBOURS = 8
 ATTEMPTS = 8
+REST_SECONDS = 30.0  # that a model which was down is left alone while notes are added
 MODEL_FAILURES = (ModelError, OSError)  # a model that is down, in our words or in Python's
 Progress = Callable[[int, int], None]
 
@@ -68,6 +70,7 @@ class Writer:
 
     def __init__(self, store: Store, recall: Recall, analyst: Analyst, neighbours: int = NEIGHBOURS) -> None:
         self._store, self._recall, self._analyst, self._neighbours = store, recall, analyst, neighbours
+        self._rest_until = 0.0
 
     def add(self, drafts: Sequence[Draft], progress: Progress | None = None) -> list[NoteId]:
         """Store drafts in order; the ids of the notes that hold them now, one a draft."""
@@ -97,7 +100,8 @@ class Writer:
     def _read_chunk(self, ids: Sequence[NoteId]) -> list[NoteId]:
         """Let a slow analyst read what was stored; the ids of the notes that hold it now."""
         waiting = [note.id for note in self._store.notes(ids).values() if note.state == "pending" and note.vector is not None]
-        self.read(waiting)
+        if time.monotonic() >= self._rest_until:
+            self.read(waiting)
         return [self._current(note_id) for note_id in ids]
 
     def _prepare(self, drafts: Sequence[Draft]) -> list[Prepared]:
@@ -245,7 +249,9 @@ class Writer:
         except ReplyInvalid as error:
             readings = [error] + [ReplyInvalid(str(error)) for _ in pages[1:]]
         except MODEL_FAILURES as error:
-            log.warning("%s cannot be asked, %d notes stay pending: %s", self._analyst.name, len(notes), error)
+            if isinstance(error, OSError):  # down, not displeased with this request
+                self._rest_until = time.monotonic() + REST_SECONDS
+            log.warning("%s cannot be asked, notes stay pending until 'engramma catch-up': %s", self._analyst.name, error)
             for note in notes:
                 self._note_error(note, error)
             return False, 0

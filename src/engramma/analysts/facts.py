@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engramma.analysts.topics import topics
-from engramma.words import is_chinese, sentences, terms
+from engramma.words import denies, is_chinese, sentences, terms, without_denials
 
 _READ = 4000
 
@@ -52,10 +52,11 @@ _STANDS = r"(?:is|are|will be)(?: now| due| set| planned| scheduled)* (?:on|at|f
 _EN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("home", re.compile(rf"\b{_WE}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
     ("home", re.compile(rf"\b{_I}(?:'ve)? {_ADV}(?:moved|relocated)(?: back)?(?: from {_NAME.replace('?P<v>', '?:')})? to {_NAME}")),
-    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started working) (?:at|for) {_NAME}")),
+    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started(?: working| work| a job)?) (?:at|for) {_NAME}")),
     ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the ){_VALUE}")),
     ("favourite {a}", re.compile(rf"\b[Mm]y (?P<s>)favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|became) (?:now )?(?!(?:not|on|in|at|here|gone|lost|broken)\b){_VALUE}")),
     ("{a}", re.compile(rf"\b[Mm]y (?P<s>)(?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_TELLING}")),
+    ("name of {a}", re.compile(r"\b[Mm]y (?P<s>)(?P<a>[a-z]+(?: [a-z]+)?) is (?:now )?called (?P<v>[A-Z]\w+)")),
     ("relationship", re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<v>{_STATUS})\b")),
     ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_DATE})", re.IGNORECASE)),
     ("time of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_TIME})", re.IGNORECASE)),
@@ -72,6 +73,7 @@ _NOW = r"(?:现在|已经|目前|一直)*"
 _ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("home", re.compile(rf"(?:{_WHO}|^){_NOW}(?:住在|搬到|搬去|搬来|定居在?){_HAN_VALUE}")),
     ("employer", re.compile(rf"(?:{_WHO}|^){_NOW}在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
+    ("employer", re.compile(rf"(?:{_WHO}|^|，){_NOW}(?:跳槽到|入职|加入)了?(?:一[家个所])?{_HAN_VALUE}")),
     ("favourite {a}", re.compile(rf"{_WHO}?(?:现在)?最(?:喜欢|爱)的(?P<a>[^是，。]{{1,6}})(?:现在)?(?:是|变成了?){_HAN_VALUE}")),
     ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
     ("name", re.compile(r"(?P<s>我)(?:现在)?(?:叫|改名叫)(?P<v>(?![了他她它你外车人起来])[\u4e00-\u9fff]{2,4})(?=[，。！,.!\s]|$)")),
@@ -191,7 +193,6 @@ def _replaces(fresh: Fact, stale: Fact) -> bool:
     return fresh.holds != stale.holds and (mine == other or len(mine & other) * 3 >= 2 * len(mine | other))
 
 
-_NOT = re.compile(r"\b(?:not(?! only)|never|no longer|cannot|without)\b|n't\b|不(?!错|仅|但|过|久)|没|未(?!来)", re.IGNORECASE)
 _PASSING = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|this|that|last|next|ago|o'clock)\b|[昨今明前后]天|[昨今明]晚|这|那|上周|下周|刚才",
     re.IGNORECASE,
@@ -204,15 +205,10 @@ def _is_passing(text: str) -> bool:
     return bool(_UNSURE_EN.search(part) or _UNSURE_ZH.search(part) or _PASSING.search(part) or re.search(r"\b[Uu]nless\b", part))
 
 
-def denies(text: str) -> bool:
-    """Whether a text says that something is not so: an odd number of negations."""
-    return len(_NOT.findall(text[:_READ].replace("’", "'"))) % 2 == 1
-
-
 def opposed(first: str, second: str) -> bool:
     """Whether two texts use the same words, at least two, and one of them denies."""
     if denies(first) == denies(second) or any(_is_passing(text) for text in (first, second)):
         return False
-    mine, other = set(terms(_NOT.sub(" ", first[:_READ]))), set(terms(_NOT.sub(" ", second[:_READ])))
+    mine, other = set(terms(without_denials(first[:_READ]))), set(terms(without_denials(second[:_READ])))
     shared = mine & other
     return len(shared) >= 2 and len(shared) * 5 >= 4 * len(mine | other)

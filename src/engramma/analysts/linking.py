@@ -17,10 +17,10 @@ from functools import lru_cache
 
 from engramma.analysts.acts import act
 from engramma.analysts.base import Page
-from engramma.analysts.facts import Fact, denies, facts, opposed, replacement
+from engramma.analysts.facts import Fact, facts, opposed, replacement
 from engramma.analysts.keywords import is_plain, keywords
 from engramma.note import LinkProposal, Neighbour, unique
-from engramma.words import excerpt, is_chinese, term_of, terms
+from engramma.words import denies, excerpt, is_chinese, term_of, terms
 
 MOST_LINKS = 5
 _ALIKE = 0.85  # share of words in common for "nearly the same words"
@@ -34,7 +34,7 @@ _CLOSE = 0.80  # likeness that links notes with none
 def normal(text: str) -> str:
     """A text without case, punctuation and spacing: what makes two sayings the same."""
     expanded = text.casefold().replace("’", "'").replace("i'm", "i am").replace("it's", "it is").replace("i've", "i have")
-    return re.sub(r"[\W_]+", " ", expanded).strip()
+    return re.sub(r"[\W_]+", " ", expanded).strip() or text.strip()  # of emoji, themselves
 
 
 def restated(page: Page) -> Neighbour | None:

@@ -42,7 +42,8 @@ class Commands(TyperGroup):
             code = super().main(*args, **extra | {"standalone_mode": False})
         except _UsageError as error:
             code = _usage(error)
-        except typer.Abort:
+        except (typer.Abort, KeyboardInterrupt):
+            complain("stopped; what was stored by then is kept")
             code = STOPPED
         except BrokenPipeError:  # the reader of a pipe had enough
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115

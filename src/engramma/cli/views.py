@@ -41,7 +41,7 @@ def source(note: Note) -> str:
 
 def note_line(screen: Screen, note: Note) -> None:
     """A note on one line of a list."""
-    text = title(note, 200) if screen.terminal else " ".join(note.content.split())
+    text = title(note, 200) if screen.terminal else " ".join(shown(note.content).split())
     tags = f"  [{', '.join(note.tags)}]" if note.tags else ""
     special = f"  ({marks(note)})" if marks(note) else ""
     speaker = f"{note.speaker}: " if note.speaker else ""
@@ -100,11 +100,16 @@ def hit_list(screen: Screen, hits: Hits | Sequence[Hit]) -> None:
         hit_lines(screen, hit, numbers)
 
 
+def shown(content: str, most: int = 1000) -> str:
+    """A text as search shows it: of a long one the beginning, and where the rest is."""
+    return content if len(content) <= most else f"{content[:most]} … ({len(content):,} characters, engramma show has them all)"
+
+
 def hit_lines(screen: Screen, hit: Hit, numbers: Mapping[str, int], indent: int = 0) -> None:
     """One hit: score and text, then its source, then the evidence."""
     mark = f"{numbers[hit.note.id]:>2}" if hit.why.direct else " ↳"
     head = f"{mark}  {hit.score:.2f}  "
-    screen.line((head, "bold green" if hit.why.direct else "magenta"), hit.note.content, indent=indent, hang=len(head))
+    screen.line((head, "bold green" if hit.why.direct else "magenta"), shown(hit.note.content), indent=indent, hang=len(head))
     screen.line((source(hit.note), "dim"), indent=indent + len(head))
     screen.line(("why  ", "dim"), (evidence(hit, numbers), "italic"), indent=indent + len(head), hang=5)
 

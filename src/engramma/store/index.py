@@ -20,7 +20,7 @@ import numpy as np
 
 from engramma.note import Note, NoteId, Space
 from engramma.store.base import IndexRow, Store
-from engramma.words import is_chinese, terms
+from engramma.words import denies, is_chinese, terms
 
 # BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework"), with a weight a field.
 K1, B = 1.2, 0.5
@@ -92,6 +92,7 @@ class SpaceIndex:
         self.slot = _Grown("i4")
         self.language = _Grown("i1")
         self.asks = _Grown("i1")
+        self.denies = _Grown("i1")
         self.revision = _Grown("i4")
         self.lengths = _Grown("f4")
         self.speakers: dict[str, int] = {}
@@ -128,7 +129,7 @@ class SpaceIndex:
             grown.append(value)
         for grown, value in ((self.expires, np.inf), (self.speaker, -1), (self.slot, -1)):
             grown.append(value)
-        for grown in (self.language, self.asks, self.revision):
+        for grown in (self.language, self.asks, self.denies, self.revision):
             grown.append(0)
         self._words.append(array("i"))
         self.vectors.append(np.zeros(self.dimensions, "f4"))
@@ -147,6 +148,7 @@ class SpaceIndex:
         self.at.view[row] = note.at.timestamp()
         self.language.view[row] = is_chinese(note.content)
         self.asks.view[row] = note.content.rstrip().endswith(("?", "？"))
+        self.denies.view[row] = denies(note.content)
         self.expires.view[row] = note.expires_at.timestamp() if note.expires_at else np.inf
         name = (note.speaker or "").casefold()
         self.speaker.view[row] = self.speakers.setdefault(name, len(self.speakers)) if name else -1

@@ -1,0 +1,92 @@
+"""What a newcomer ran into, kept with its right outcome."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from engramma import Memory
+from engramma.dates import said_dates
+from engramma.errors import InvalidInput, ModelUnavailable
+from engramma.testing import ScriptedLLM
+
+EMBEDDER = "hash:256"
+
+
+def test_an_export_never_overwrites_a_memory(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with Memory.open(path, embedder=EMBEDDER) as memory:
+        memory.add("precious")
+        with pytest.raises(InvalidInput, match="is a database"):
+            memory.export(path)
+        assert [note.content for note in memory.list()] == ["precious"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["memory.db"]
+
+
+def test_a_question_is_no_copy_of_its_answer() -> None:
+    with Memory.open(":memory:") as memory:
+        memory.add("Where do I live?", speaker="Ana")
+        memory.add("I live in Oslo.", speaker="Ana")
+        assert "I live in Oslo." in [hit.note.content for hit in memory.search("Where does Ana live?").direct]
+
+
+def test_a_denial_is_no_copy_of_what_it_denies() -> None:
+    with Memory.open(":memory:") as memory:
+        memory.add("I live in Lyon near the river.", speaker="Ana")
+        memory.add("I no longer live in Lyon near the river.", speaker="Ben")
+        found = [hit.note.content for hit in memory.search("Who lives in Lyon?").direct]
+        assert len(found) == 2
+
+
+def test_a_topic_does_not_outrank_the_answer() -> None:
+    with Memory.open(":memory:") as memory:
+        memory.add("数据库备份改成每天凌晨三点跑一次，保留十四天。", speaker="Lin")
+        memory.add("We decided to use PostgreSQL instead of MySQL for Harbor, because we need range types.", speaker="Lin")
+        hits = memory.search("Why Postgres?")
+        assert "PostgreSQL" in hits[0].note.content
+        assert "topic" in str(hits[0].why)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("The release is postponed to May 6.", date(2026, 5, 6)),
+        ("We moved the deadline to July 1.", date(2026, 7, 1)),
+        ("I booked a flight for August 4.", date(2026, 8, 4)),
+        ("我订了七月一号的机票", date(2026, 7, 1)),
+        ("三月底之前把支付做完", date(2026, 3, 1)),
+        ("女儿报名了五月的钢琴比赛", date(2026, 5, 1)),
+        ("We met on 3 January.", date(2026, 1, 3)),
+    ],
+)
+def test_what_is_arranged_lies_ahead(text: str, start: date) -> None:
+    assert said_dates(text, datetime(2026, 2, 10, tzinfo=UTC))[0].start == start
+
+
+@pytest.mark.parametrize(("first", "second"), [("😀🎉🔥", "🐱"), ("...", "!!!")])
+def test_texts_without_words_are_not_the_same(first: str, second: str) -> None:
+    with Memory.open(":memory:", embedder=EMBEDDER) as memory:
+        memory.add(first)
+        assert memory.add(second).links == ()
+
+
+def test_reverting_the_middle_of_a_chain_leaves_one_fact() -> None:
+    with Memory.open(":memory:", embedder=EMBEDDER) as memory:
+        places = [memory.add(f"I live in {place} now.", speaker="Ana") for place in ("Lyon", "Berlin", "Rome")]
+        middle = memory.log(note=places[1])[-1]
+        memory.revert(middle)
+        assert [hit.note.content for hit in memory.search("Where does Ana live now?", min_relevance=0.0)] == [
+            "I live in Rome now."
+        ]
+        assert memory.get(places[0]).valid_until is not None
+        assert memory.check().ok
+
+
+def test_a_model_that_is_down_is_not_asked_for_every_note() -> None:
+    llm = ScriptedLLM(ModelUnavailable("down"))
+    with Memory.open(":memory:", embedder=EMBEDDER, llm=llm) as memory:
+        for number in range(5):
+            assert memory.add(f"note {number}").state == "pending"
+        assert len(llm.calls) == 1
