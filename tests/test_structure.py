@@ -24,11 +24,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("cli", "testing.conformance"),
     ("memory",),
+    ("opening",),
     ("exchange", "reindexing", "report", "settings"),
     ("write",),
     ("recall", "draft"),
     ("plan", "scoring", "expand", "context"),
-    ("analysts", "store"),
+    ("analysts", "store", "upkeep"),
     ("models", "testing"),
     ("background", "testing.models"),
     ("models.base", "commit", "filters"),

@@ -18,27 +18,33 @@ from typing import Any, Self
 
 from engramma import exchange, plan, reindexing, settings
 from engramma.analysts.base import Analyst
-from engramma.analysts.rules import RuleAnalyst
-from engramma.commit import Change, Commit, PutLink, RemoveNote, inverse, summarise
+from engramma.commit import ArchiveNote, Change, Commit, PutLink, PutNote, RemoveNote, inverse, summarise
 from engramma.dates import last_moment, moment, said_dates
 from engramma.draft import checked, checked_count, checked_id, checked_space, checked_update, fields_of, make_draft
-from engramma.errors import Conflict, EmbedderMismatch, InvalidInput, StoreError, UnknownId
+from engramma.errors import Conflict, InvalidInput, StoreError, UnknownId
 from engramma.filters import Where, parse
 from engramma.models import resolve_embedder, resolve_llm
 from engramma.models.base import Embedder
 from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.opening import analyst_for, embedder_for, open_store
 from engramma.recall import INCLUDABLE, Hits, Recall, Request
-from engramma.report import Check, Stats, stats_of
+from engramma.report import Check, Stats, Tended, stats_of
 from engramma.scoring import DEFAULT_CUT_OFF
-from engramma.store import Query, Revision, SqliteStore, Store
+from engramma.store import Query, Revision, Store
+from engramma.upkeep import forget as forgetting
+from engramma.upkeep import reflect as reflection
+from engramma.upkeep.forget import Faded
+from engramma.upkeep.reflect import Insight
 from engramma.words import excerpt, pieces
-from engramma.write import ATTEMPTS, Progress, Writer, make_commit, passage
+from engramma.write import ATTEMPTS, Progress, Writer, make_commit, new_id, passage
 
 Moment = datetime | str | int | None
 Spaces = Space | list[Space]
 Notes = list[Note]
 Revisions = list[Revision]
 Commits = list[Commit]
+FadedNotes = list[Faded]
+Insights = list[Insight]
 Decision = tuple[Space, Sequence[Change], str]
 _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 
@@ -72,11 +78,11 @@ class Memory:
         """
         given = {"db": None if path is None else str(path), "llm": llm, "embedder": embedder, "space": space}
         force = {name: setting.value for name, setting in settings.settings(given).items()}
-        reader = analyst or _analyst_for(resolve_llm(force["llm"]))
+        reader = analyst or analyst_for(resolve_llm(force["llm"]))
         with ExitStack() as unless_opened:
             store = open_store(str(force["db"]), create)
             unless_opened.callback(store.close)
-            chosen = _embedder_for(store, force["embedder"], reindex)
+            chosen = embedder_for(store, force["embedder"], reindex)
             memory = cls(store, embedder=chosen, analyst=reader, space=force["space"])
             if catch_up and reader.slow:
                 memory.catch_up(limit=_AT_OPEN)
@@ -256,6 +262,43 @@ class Memory:
             return found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}"
 
         return self._commit(decide)
+
+    def forget(self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD) -> FadedNotes | Commit | None:
+        """Archive what has expired or faded in this memory's space (``upkeep.forget`` has the formula).
+
+        A dry run gives the proposal; otherwise the commit, which can be reverted, or None.
+        """
+        faded = forgetting.faded(self.list(), datetime.now(UTC), threshold)
+        if dry_run or not faded:
+            return faded if dry_run else None
+
+        def decide() -> Decision:
+            notes = self._store.notes([one.note.id for one in faded])
+            steps = [ArchiveNote(one.note.id, notes[one.note.id].revision, one.reason) for one in faded if one.note.id in notes]
+            return self.space, plan.with_dropped_links(steps, notes), f"forget: {len(steps)} notes archived"
+
+        return self._commit(decide)
+
+    def reflect(self, *, dry_run: bool = True) -> Insights | Commit | None:
+        """Say what groups of linked notes of this space say together, each as one ``insight`` note.
+
+        A dry run gives the proposals; otherwise the commit, which can be reverted, or None when
+        there is nothing new to say.
+        """
+        found = [one for one in reflection.insights(self.list()) if self._store.by_key(one.space, one.key) is None]
+        if dry_run or not found:
+            return found if dry_run else None
+        written = [plan.plan_insight(one, NoteId(new_id()), datetime.now(UTC)) for one in found]
+        vectors = self._recall.embed([one.content for one in found], "passage")
+        ids = [change.note.id for group in written for change in group if isinstance(change, PutNote)]
+        by_id = {note_id: vectors[number : number + 1] for number, note_id in enumerate(ids)}
+        changes = [change for group in written for change in group]
+        return self._commit(lambda: (self.space, changes, f"reflect: {len(found)} insights"), vectors=lambda: by_id)
+
+    def tend(self, *, dry_run: bool = False) -> Tended:
+        """All upkeep at once: read what waits, forget what has faded, reflect on what is left."""
+        read = 0 if dry_run else self.catch_up()
+        return Tended(read, self.forget(dry_run=dry_run), self.reflect(dry_run=dry_run))
 
     def _commit(
         self, decide: Callable[[], Decision], reverts: CommitId | None = None,
@@ -438,41 +481,3 @@ def _bound(name: str, value: datetime | str | None) -> datetime | None:
     if value is None:
         return None
     return last_moment(value, name) if name == "until" else moment(value, name)
-
-
-def open_store(path: str, create: bool = True) -> Store:
-    """The store that a path or URL means."""
-    if path.startswith(("postgresql://", "postgres://")):
-        raise InvalidInput(f"{path!r}: this version keeps memories in SQLite files only; give a file path")
-    place = Path(path).expanduser()
-    if path != ":memory:" and not create and not place.exists():
-        raise StoreError(f"there is no memory at {path!r}: engramma add makes one, or give another --db")
-    return SqliteStore(path if path == ":memory:" else str(place))
-
-
-def _analyst_for(model: Any) -> Analyst:
-    if model is None:
-        return RuleAnalyst()
-    from engramma.analysts.llm import LLMAnalyst
-
-    return LLMAnalyst(model)
-
-
-def _embedder_for(store: Store, wanted: Any, reindex: bool | Progress) -> Embedder:
-    """The embedder to use: the one asked for, else the one the file was made with, else the default."""
-    kept = store.meta("embedder")
-    if wanted is None and kept is not None:
-        with suppress(InvalidInput):
-            return resolve_embedder(kept)
-    embedder = resolve_embedder(wanted)
-    if kept is None:
-        store.set_meta({"embedder": embedder.name, "dimensions": str(embedder.dimensions), "model": "1"})
-    elif kept != embedder.name or store.meta("dimensions") != str(embedder.dimensions):
-        if reindex is False:
-            raise EmbedderMismatch(
-                f"{store.path!r} holds vectors of {kept} ({store.meta('dimensions')} dimensions), but the embedder is "
-                f"{embedder.name} ({embedder.dimensions} dimensions): open it with {kept}, or embed all notes anew with "
-                f"'engramma reindex --embedder {embedder.name}' or Memory.open(…, reindex=True)"
-            )
-        reindexing.reindex(store, embedder, None if reindex is True else reindex)
-    return embedder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from engramma.note import Space
 from engramma.store.base import Store
@@ -48,6 +49,15 @@ def stats_of(store: Store, embedder: str, analyst: str, space: Space | None) -> 
         seen["ready"] + seen["pending"], seen["pending"], seen["archived"], seen["merged"], totals.links, totals.commits,
         totals.calls, totals.tokens_in, totals.tokens_out, totals.bytes, spaces, store.path, embedder, analyst,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tended:
+    """What ``tend`` did: notes read, and for forgetting and reflection the proposal or the commit."""
+
+    read: int
+    forgotten: Any
+    reflected: Any
 
 
 @dataclass(frozen=True, slots=True)

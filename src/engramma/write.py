@@ -49,6 +49,11 @@ def make_commit(
     return Commit(CommitId(str(ULID())), space, now, actor, reason, tuple(changes), spent, dropped, reverts)
 
 
+def new_id() -> str:
+    """A new ULID: sortable by the time it was made."""
+    return str(ULID())
+
+
 def passage(draft: Draft | Note) -> str:
     """The text that is embedded: who says it, and what. Without the name, questions about a person
     find half as much (LoCoMo: 25 % of the evidence in ten notes instead of 52 %)."""

@@ -64,7 +64,8 @@ class _Kept:
 @contextmanager
 def opened_to_reindex(ctx: typer.Context) -> Iterator[tuple[Memory, str | None]]:
     """The memory whatever its embedder is, and the embedder that it shall have; None for its own."""
-    from engramma.memory import Memory, open_store
+    from engramma.memory import Memory
+    from engramma.opening import open_store
     from engramma.settings import settings
 
     given = chosen(ctx)
