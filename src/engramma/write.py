@@ -10,6 +10,7 @@ thinks; a plan that the memory has outrun is made again from what is there now.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +33,8 @@ from engramma.words import excerpt, pieces
 log = logging.getLogger("engramma")
 
 NEIGHBOURS = 8
-ATTEMPTS = 8
+ATTEMPTS = 8  # at a change by hand, which may conflict for good
+PATIENCE = 100  # at an addition, which only others that add at the same time can hold up
 REST_SECONDS = 30.0  # that a model which was down is left alone while notes are added
 MODEL_FAILURES = (ModelError, OSError)  # a model that is down, in our words or in Python's
 Progress = Callable[[int, int], None]
@@ -129,7 +131,7 @@ class Writer:
     def _put_read(self, one: Prepared) -> NoteId:
         """Read with the analyst and store in one commit."""
         draft = one.draft
-        for attempt in range(ATTEMPTS):
+        for attempt in range(PATIENCE):
             if (known := self._known(draft)) is not None:
                 return self._current(known)
             page = self._page(one)
@@ -145,7 +147,7 @@ class Writer:
     def _put_pending(self, one: Prepared) -> NoteId:
         """Store before anybody has read it, described by the rules."""
         draft = one.draft
-        for attempt in range(ATTEMPTS):
+        for attempt in range(PATIENCE):
             if (known := self._known(draft)) is not None:
                 return known
             now = datetime.now(UTC).astimezone(draft.at.tzinfo)
@@ -185,8 +187,9 @@ class Writer:
         try:
             self._store.apply([make_commit(space, changes, actor, reason, cost=reading)], vectors, self._recall.embedder_name)
         except Conflict:
-            if attempt + 1 == ATTEMPTS:
+            if attempt + 1 == PATIENCE:
                 raise
+            time.sleep(random.random() * min(0.05, 0.003 * attempt))
             return False
         return True
 
@@ -275,7 +278,7 @@ class Writer:
         return Page(note.id, draft, near)
 
     def _write_reading(self, page: Page, reading: Reading) -> None:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(PATIENCE):
             wanted = [page.id, *(near.note.id for near in page.neighbours)]
             notes = self._store.notes(wanted)
             note = notes.pop(page.id, None)

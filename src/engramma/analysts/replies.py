@@ -73,7 +73,7 @@ def _items(text: str) -> list[Mapping[str, Any]]:
     """The entries in a piece of a reply: those that have a field of a reading."""
     try:
         data = json_repair.loads(text)
-    except RecursionError:
+    except (RecursionError, ValueError):  # nested beyond what the parser follows
         return []
     while isinstance(data, Mapping) and len(data) == 1 and isinstance(next(iter(data.values())), Mapping | list):
         data = next(iter(data.values()))  # {"notes": […]}, {"reading": {"notes": …}}
