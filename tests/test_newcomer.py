@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engramma import Memory
 from engramma.dates import said_dates
 from engramma.errors import InvalidInput, ModelUnavailable
-from engramma.testing import ScriptedLLM
+from engramma.models import EmbeddingKind
+from engramma.testing import HashEmbedder, ScriptedLLM
 
 EMBEDDER = "hash:256"
 
@@ -59,6 +62,7 @@ def test_a_topic_does_not_outrank_the_answer() -> None:
         ("三月底之前把支付做完", date(2026, 3, 1)),
         ("女儿报名了五月的钢琴比赛", date(2026, 5, 1)),
         ("We met on 3 January.", date(2026, 1, 3)),
+        ("12月25日我们开会了", date(2025, 12, 25)),
     ],
 )
 def test_what_is_arranged_lies_ahead(text: str, start: date) -> None:
@@ -90,3 +94,36 @@ def test_a_model_that_is_down_is_not_asked_for_every_note() -> None:
         for number in range(5):
             assert memory.add(f"note {number}").state == "pending"
         assert len(llm.calls) == 1
+
+
+def test_a_model_cannot_claim_session_order() -> None:
+    entry = {"label": "d1", "keywords": ["kettle"], "tags": ["home"], "context": "A kettle."}
+    claims = [{"to": "n1", "kind": "follows", "reason": "next"}, {"to": "n1", "kind": "related", "reason": "kettles"}]
+    llm = ScriptedLLM({"notes": [entry]}, {"notes": [entry]}, {"notes": [{**entry, "links": claims}]})
+    with Memory.open(":memory:", embedder=EMBEDDER, llm=llm) as memory:
+        memory.add("The red kettle leaks.", session="s")
+        memory.add("The blue kettle leaks.", session="s")
+        third = memory.add("The red kettle leaks again.")
+        assert third.state == "ready"
+        assert [link.kind for link in third.links] == ["related"]
+        assert any("follows" in remark for remark in memory.log()[0].dropped)
+
+
+class CountingEmbedder(HashEmbedder):
+    """Counts the texts that it embeds."""
+
+    count = 0
+
+    def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray:
+        self.count += len(texts)
+        return super().embed(texts, kind=kind)
+
+
+def test_an_update_embeds_its_text_once() -> None:
+    embedder = CountingEmbedder(64)
+    with Memory.open(":memory:", embedder=embedder) as memory:
+        note = memory.add("The kettle leaks.")
+        memory.add("The violin is out of tune.")
+        before = embedder.count
+        memory.update(note, content="The kettle is mended.")
+        assert embedder.count == before + 1

@@ -67,7 +67,7 @@ PAST, OPEN, COMING = -1, 0, 1
 _AROUND = 150  # characters of a clause that are looked at on either side
 _COMING = re.compile(
     r"\b(?:will|shall|going to|plans? to|opens|starts|due|until|deadline|tickets?|booked|signed up|"
-    r"postponed|rescheduled|scheduled)\b|'ll\b|要|会|打算|准备|将|想|订了|预订|报名|报了|定在|定了|机票|之前|目标",
+    r"postponed|rescheduled|scheduled)\b|'ll\b|要(?!是|求)|(?<![开聚约宴年社大机])会(?!议|员|计|场|面|见)|打算|准备|将(?!军)|想(?!起|到|念)|订了|预订|报名|报了|定在|定了|机票|之前|目标",
     re.IGNORECASE,
 )
 _GOVERNED = re.compile(r"\b(?:to|for|by|until|before)\s+(?:the\s+)?$", re.IGNORECASE)  # "moved to 1 July"

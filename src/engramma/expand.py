@@ -1,12 +1,12 @@
 """From direct hits to the notes they are linked to, and to the turns around them.
 
 The paper's last step (A-MEM section 3.4): what a hit is linked to comes back with it. A linked note
-is worth the hit's relevance times the link's strength; each step further costs half.
+is worth the hit's relevance, less for a weak link and for a kind that says little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engramma.note import Hit, Link, Note, NoteId, Why
@@ -14,7 +14,6 @@ from engramma.note import Hit, Link, Note, NoteId, Why
 KIND_WORTH = {"supersedes": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9, "derived_from": 0.9,
               "part_of": 0.85, "example_of": 0.85, "related": 0.8, "same_as": 0.3, "follows": 0.45}  # fmt: skip
 _FEW = 3
-LinksOf = Callable[[Iterable[NoteId]], Sequence[Link]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Reached:
     source: NoteId
 
 
-def reach(hits: Sequence[Hit], links_of: LinksOf, shown: Callable[[NoteId], bool], limit: int) -> list[Reached]:
+def reach(hits: Sequence[Hit], shown: Callable[[NoteId], bool], limit: int) -> list[Reached]:
     """The best notes one link from the hits, that are not hits themselves, best first.
 
     ``follows`` links are walked from the first three hits only: the turns around every hit would
@@ -36,7 +35,7 @@ def reach(hits: Sequence[Hit], links_of: LinksOf, shown: Callable[[NoteId], bool
     direct = {hit.note.id: hit for hit in hits}
     followed = {hit.note.id for hit in hits[:_FEW]}
     best: dict[NoteId, Reached] = {}
-    for link in links_of(direct):
+    for link in (link for hit in hits for link in hit.note.links):
         for end in (link.source, link.target):
             hit, other = direct.get(end), link.other(end)
             if hit is None or other in direct or not shown(other):

@@ -162,9 +162,11 @@ class Memory:
                 changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
             return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
 
-        changed = self._commit(decide, vectors=lambda: vectors) if decide()[1] else None
+        decided = decide()
+        if decided[1]:
+            self._commit(decide, vectors=lambda: vectors, decided=decided)
         current = self.get(checked_id(note))
-        if changed is not None and current.state == "pending":
+        if decided[1] and current.state == "pending":
             self._writer.read([current.id])
         return self.get(current.id)
 
@@ -302,15 +304,21 @@ class Memory:
 
     def _commit(
         self, decide: Callable[[], Decision], reverts: CommitId | None = None,
-        vectors: Callable[[], Mapping[NoteId, Any]] = dict,
+        vectors: Callable[[], Mapping[NoteId, Any]] = dict, decided: Decision | None = None,
     ) -> Commit:  # fmt: skip
-        """Decide on what is there and write it; where the memory has changed in between, decide again."""
-        for _ in range(ATTEMPTS - 1):
-            space, changes, reason = decide()
-            with suppress(Conflict):
+        """Decide on what is there and write it; where the memory has changed in between, decide again.
+
+        ``decided`` is a decision that was made a moment ago, and is tried first.
+        """
+        for attempt in range(ATTEMPTS):
+            space, changes, reason = decided or decide()
+            decided = None
+            try:
                 return self._apply(make_commit(space, changes, "user", reason, reverts=reverts), vectors())
-        space, changes, reason = decide()
-        return self._apply(make_commit(space, changes, "user", reason, reverts=reverts), vectors())
+            except Conflict:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable: the last attempt raises")
 
     def _apply(self, commit: Commit, vectors: Mapping[NoteId, Any]) -> Commit:
         return self._store.apply([commit], vectors, self._embedder.name)[0]

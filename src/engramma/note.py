@@ -236,11 +236,6 @@ class Hit:
     why: Why
 
 
-def as_id(note: Note | str) -> NoteId:
-    """The id of a note, given the note or the id."""
-    return note.id if isinstance(note, Note) else NoteId(note)
-
-
 def unique(*groups: Sequence[str]) -> tuple[str, ...]:
     """The strings of all groups in order, each once, ignoring case."""
     seen: dict[str, str] = {}

@@ -9,7 +9,7 @@ indexes and the embedder.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import SupportsIndex, overload
@@ -23,7 +23,7 @@ from engramma.errors import InvalidInput
 from engramma.expand import linked_hits, reach
 from engramma.filters import Where, parse
 from engramma.models.base import Embedder, EmbeddingKind, embedded
-from engramma.note import Hit, Link, Neighbour, Note, NoteId, Space, Why
+from engramma.note import Hit, Neighbour, Note, NoteId, Space, Why
 from engramma.scoring import (
     DEFAULT_CUT_OFF,
     Near,
@@ -214,10 +214,7 @@ class Recall:
         def shown(note: NoteId) -> bool:
             return any(look.shows(note) for look in looks)
 
-        def links_of(_: Iterable[NoteId]) -> Sequence[Link]:
-            return [link for hit in hits for link in hit.note.links]
-
-        reached = reach(hits, links_of, shown, max(request.k, LINKED_FOR_EACH * len(hits)))
+        reached = reach(hits, shown, max(request.k, LINKED_FOR_EACH * len(hits)))
         return linked_hits(reached, self._store.notes([step.note for step in reached], request.as_of))
 
     def nearest(

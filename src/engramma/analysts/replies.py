@@ -23,6 +23,7 @@ from engramma.note import LinkProposal, NeighbourChange, NoteId, Reading
 from engramma.words import excerpt
 
 P = TypeVar("P", bound=BaseModel)
+_KEPT_KINDS = ("follows", "derived_from")  # session order and insights: never a model's to claim
 _STRENGTHEN = 0.1
 _MOST_WORDS = 16  # of one list in a reply
 _LONGEST = 100_000  # characters of a reply that are looked at
@@ -163,6 +164,9 @@ def _links(items: Any, near: Mapping[str, NoteId], checked: _Checked) -> list[Li
             checked.dropped.append(f"link to {part.to!r}, which was not shown")
             continue
         kind = re.sub(r"\W+", "_", part.kind.casefold()).strip("_") or "related"
+        if kind in _KEPT_KINDS:
+            checked.dropped.append(f"link to {part.to!r} of kind {kind!r}, which is ours to make")
+            continue
         links.setdefault((near[part.to], kind), LinkProposal(near[part.to], kind, part.reason, part.strength))
     return list(links.values())
 
