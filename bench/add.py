@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.corpus import Turn, turns
 from bench.figures import Figure, Options, Row, Stopwatch, growth, in_turn, milliseconds
 from bench.shelf import SIZES
-from engramma import Memory, scoring
+from engramma import Memory, nearest
 from engramma.analysts.rules import RuleAnalyst
 from engramma.recall import Recall
 from engramma.store import SqliteStore
@@ -27,7 +27,7 @@ PARTS = {
 }
 WITHIN = {
     "neighbours: index brought up to date": (Indexes, "of"),
-    "neighbours: scoring": (scoring, "score"),
+    "neighbours: scoring": (nearest, "score"),
     "neighbours: reading notes": (SqliteStore, "notes"),
 }
 Laps = dict[str, list[float]]

@@ -20,7 +20,9 @@ from bench.shelf import SIZES
 from engramma import Memory, recall
 from engramma.recall import Recall
 from engramma.store import SqliteStore
-from engramma.store.index import Indexes, SpaceIndex
+from engramma.store.index import Indexes
+from engramma.store.lexicon import Lexicon
+from engramma.store.meaning import Meaning
 
 ROUNDS = 150
 OPENINGS = 5
@@ -36,10 +38,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 PARTS = {
     "scoring": (recall, "score"),
-    "  scoring: words": (SpaceIndex, "bm25"),
-    "  scoring: vectors": (SpaceIndex, "cosines"),
+    "  scoring: words": (Lexicon, "bm25"),
+    "  scoring: words of the turns around": (Lexicon, "bm25_around"),
+    "  scoring: vectors": (Meaning, "evidence"),
     "choosing": (recall, "choose"),
-    "following links": (Recall, "_linked"),
+    "following links": (Recall, "_reached"),
     "reading notes": (SqliteStore, "notes"),
     "asking whether the index is up to date": (Indexes, "of"),
 }

@@ -28,6 +28,8 @@ LAYERS = (
     ("exchange", "reindexing", "report", "settings"),
     ("write",),
     ("recall", "draft"),
+    ("nearest",),
+    ("choosing",),
     ("plan", "scoring", "expand", "context"),
     ("analysts", "store", "upkeep"),
     ("models", "testing"),

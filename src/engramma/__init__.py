@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Memory": "memory", "Note": "note", "Link": "note", "Hit": "note", "Why": "note", "SaidDate": "note", "Hits": "recall",
+    "Weights": "scoring",
     "Commit": "commit", "Revision": "store", "Stats": "report", "Check": "report",
     "LLM": "models", "Embedder": "models", "Completion": "models",
     "EngrammaError": "errors", "InvalidInput": "errors", "EmptyText": "errors", "UnknownId": "errors", "Conflict": "errors",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from engramma.recall import Hits as Hits
     from engramma.report import Check as Check
     from engramma.report import Stats as Stats
+    from engramma.scoring import Weights as Weights
     from engramma.store import Revision as Revision
 
 

@@ -2,8 +2,9 @@
 
 Cosines of an embedder mean nothing by themselves: multilingual-e5-small gives unrelated texts 0.72.
 We embed a few texts about nothing in particular, once per embedder, and keep their vectors with the
-store. The cosine of a question with them is that question's own zero, one for notes in Chinese and
-one for all others, which takes away the advantage of the question's own language.
+store. A small space is whitened with them; and the mean cosine of a text with them is that text's own
+zero, one for notes in Chinese and one for all others, which takes away the advantage of its own
+language.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,26 +36,15 @@ PASSAGES = (
     "这首歌在年轻人中很流行。",
     "医生建议每天多喝水。",
 )
-QUESTIONS = (
-    "What did the council decide about the bridge?",
-    "How does a cactus store water?",
-    "When does the ferry leave?",
-    "Who won the match?",
-    "这家店的利润是多少？",
-    "图书馆几点关门？",
-    "怎么做番茄炒蛋？",
-    "那颗恒星有多远？",
-)
 OTHER, CHINESE = 0, 1
 _PASSAGE_LANGUAGE = np.array([OTHER] * 8 + [CHINESE] * 8)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Background:
-    """``vectors`` (16, d) of PASSAGES and ``spreads`` (2,), one standard deviation a language."""
+    """``vectors`` (16, d) of PASSAGES."""
 
     vectors: np.ndarray
-    spreads: np.ndarray
 
     def zero(self, vector: np.ndarray) -> np.ndarray:
         """The mean cosine of a unit vector with unrelated texts: (2,), other languages and Chinese."""
@@ -61,13 +52,16 @@ class Background:
 
     def zeros(self, vectors: np.ndarray) -> np.ndarray:
         """The same for many unit vectors: (n, 2)."""
-        means = [self.vectors[language == _PASSAGE_LANGUAGE].mean(axis=0) for language in (OTHER, CHINESE)]
-        return np.asarray(vectors @ np.stack(means).T, np.float32)
+        return np.asarray(vectors @ self._means.T, np.float32)
+
+    @cached_property
+    def _means(self) -> np.ndarray:
+        return np.stack([self.vectors[language == _PASSAGE_LANGUAGE].mean(axis=0) for language in (OTHER, CHINESE)])
 
     def dump(self) -> str:
         """As text, for the store's settings."""
         data = base64.b64encode(self.vectors.astype("<f4").tobytes()).decode()
-        return json.dumps({"spreads": [float(value) for value in self.spreads], "vectors": data})
+        return json.dumps({"vectors": data})
 
 
 def load(text: str | None, dimensions: int) -> Background | None:
@@ -77,20 +71,11 @@ def load(text: str | None, dimensions: int) -> Background | None:
     try:
         value = json.loads(text)
         vectors = np.frombuffer(base64.b64decode(value["vectors"]), "<f4").reshape(len(PASSAGES), dimensions)
-        return Background(vectors, np.asarray(value["spreads"], np.float32).reshape(2))
+        return Background(vectors)
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def measure(embedder: Embedder) -> Background:
-    """Embed the texts and measure how widely unrelated cosines scatter.
-
-    A language's spread is two thirds of the geometric mean of its own scatter and the mean of both:
-    a language of which the embedder has seen less scatters less, and would otherwise count double.
-    """
-    passages = embedded(embedder, PASSAGES, "passage")
-    questions = embedded(embedder, QUESTIONS, "query")
-    cosines = questions @ passages.T
-    own = np.array([cosines[:4, :8].std(axis=1).mean(), cosines[4:, 8:].std(axis=1).mean()])
-    spreads = np.sqrt(own * own.mean()) * 2 / 3
-    return Background(passages, np.maximum(spreads, 1e-3).astype(np.float32))
+    """Embed the texts."""
+    return Background(embedded(embedder, PASSAGES, "passage"))

@@ -6,14 +6,17 @@ is worth the hit's relevance, less for a weak link and for a kind that says litt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from engramma.note import Hit, Link, Note, NoteId, Why
 
 KIND_WORTH = {"supersedes": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9, "derived_from": 0.9,
               "part_of": 0.85, "example_of": 0.85, "related": 0.8, "same_as": 0.3, "follows": 0.45}  # fmt: skip
 _FEW = 3
+OWN_SHARE = 0.8
+"""How much of a reached note's worth hangs on what it says to the question itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +29,26 @@ class Reached:
     source: NoteId
 
 
-def reach(hits: Sequence[Hit], shown: Callable[[NoteId], bool], limit: int) -> list[Reached]:
+def reach(
+    hits: Mapping[NoteId, float], links: Iterable[Link], relevance: Callable[[NoteId], float | None], limit: int
+) -> list[Reached]:
     """The best notes one link from the hits, that are not hits themselves, best first.
 
+    ``hits`` are notes with their scores, best first. A reached note is worth what its link is, and what
+    it says to the question itself: ``relevance`` is 0 to 1, or None for a note that may not come back.
     ``follows`` links are walked from the first three hits only: the turns around every hit would
     fill the answer.
     """
-    direct = {hit.note.id: hit for hit in hits}
-    followed = {hit.note.id for hit in hits[:_FEW]}
+    followed = set(islice(hits, _FEW))
     best: dict[NoteId, Reached] = {}
-    for link in (link for hit in hits for link in hit.note.links):
-        for end in (link.source, link.target):
-            hit, other = direct.get(end), link.other(end)
-            if hit is None or other in direct or not shown(other):
+    for link in links:
+        for end, other in ((link.source, link.target), (link.target, link.source)):
+            if end not in hits or other in hits or (link.kind == "follows" and end not in followed):
                 continue
-            if link.kind == "follows" and end not in followed:
+            worth = hits[end] * KIND_WORTH.get(link.kind, 0.8) * (0.5 + link.strength / 2)
+            if (other in best and best[other].score >= worth) or (own := relevance(other)) is None:
                 continue
-            score = hit.score * KIND_WORTH.get(link.kind, 0.8) * (0.5 + link.strength / 2)
+            score = worth * (1 - OWN_SHARE * (1 - own))
             if other not in best or best[other].score < score:
                 best[other] = Reached(other, score, (link,), end)
     return sorted(best.values(), key=lambda reached: -reached.score)[:limit]

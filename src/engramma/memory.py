@@ -29,7 +29,7 @@ from engramma.note import CommitId, Link, Note, NoteId, Space
 from engramma.opening import analyst_for, embedder_for, open_store
 from engramma.recall import INCLUDABLE, Hits, Recall, Request
 from engramma.report import Check, Stats, Tended, stats_of
-from engramma.scoring import DEFAULT_CUT_OFF
+from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Weights
 from engramma.store import Query, Revision, Store
 from engramma.upkeep import forget as forgetting
 from engramma.upkeep import reflect as reflection
@@ -52,10 +52,12 @@ _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 class Memory:
     """Long-term memory for agents. Make one with ``Memory.open``."""
 
-    def __init__(self, store: Store, *, embedder: Embedder, analyst: Analyst, space: Space = "default") -> None:
+    def __init__(
+        self, store: Store, *, embedder: Embedder, analyst: Analyst, space: Space = "default", weights: Weights = WEIGHTS
+    ) -> None:
         self._store, self._embedder, self._analyst = store, embedder, analyst
         self.space = checked_space(space)
-        self._recall = Recall(store, lambda: self._embedder)
+        self._recall = Recall(store, lambda: self._embedder, weights)
         self._writer = Writer(store, self._recall, analyst)
         self._uses: Counter[NoteId] = Counter()
         self._uses_lock = Lock()
@@ -64,6 +66,7 @@ class Memory:
     def open(
         cls, path: str | Path | None = None, *, llm: Any = None, embedder: Any = None, space: Space | None = None,
         analyst: Analyst | None = None, catch_up: bool = True, create: bool = True, reindex: bool | Progress = False,
+        weights: Weights = WEIGHTS,
     ) -> Memory:  # fmt: skip
         """Open a memory file, or create it; ":memory:" for one that lives as long as the object.
 
@@ -72,6 +75,8 @@ class Memory:
         ENGRAMMA_* variables, then engramma.toml. With a model, up to eight notes that wait to be
         read are read now, unless ``catch_up`` is False. ``reindex`` embeds all notes anew where the
         file's vectors come from another embedder (True, or a function to show progress with).
+        ``weights`` say what each kind of evidence counts in recall, for trying out others than the
+        fitted ones.
 
         Raises StoreError and its kinds for a file that cannot be used (or is not there, when
         ``create`` is False), EmbedderMismatch when the vectors come from another embedder.
@@ -83,7 +88,7 @@ class Memory:
             store = open_store(str(force["db"]), create)
             unless_opened.callback(store.close)
             chosen = embedder_for(store, force["embedder"], reindex)
-            memory = cls(store, embedder=chosen, analyst=reader, space=force["space"])
+            memory = cls(store, embedder=chosen, analyst=reader, space=force["space"], weights=weights)
             if catch_up and reader.slow:
                 memory.catch_up(limit=_AT_OPEN)
             unless_opened.pop_all()

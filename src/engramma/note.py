@@ -192,15 +192,18 @@ class Why:
     """The evidence for a hit: numbers for programs, ``str(why)`` for people.
 
     ``dense`` is the rescaled cosine (0 unrelated, 1 the same text), ``lexical`` the share of the
-    question's word weight that the note answers, ``session`` what the turns around it gave.
-    ``words`` are the question's words found in the note. ``path`` is empty for a direct hit;
-    otherwise the links walked from one.
+    question's word weight that the note answers, ``session`` the share of the evidence that the turns
+    around it gave.
+    ``evidence`` is what each kind of evidence added to the sum that ``score`` comes from, in standard
+    deviations of what a note of this memory gets by chance. ``words`` are the question's words
+    found in the note. ``path`` is empty for a direct hit; otherwise the links walked from one.
     """
 
     dense: float = 0.0
     lexical: float = 0.0
     session: float = 0.0
     words: tuple[str, ...] = ()
+    evidence: Mapping[str, float] = field(default_factory=dict)
     path: tuple[Link, ...] = ()
     source: NoteId | None = None
     copies: tuple[NoteId, ...] = ()

@@ -18,34 +18,21 @@ import numpy as np
 
 from engramma import background as backgrounds
 from engramma.background import Background
+from engramma.choosing import Pick, choose, likeness, near_copies, visible, why
 from engramma.context import CountTokens, context, estimate_tokens
 from engramma.errors import InvalidInput
-from engramma.expand import linked_hits, reach
+from engramma.expand import Reached, linked_hits, reach
 from engramma.filters import Where, parse
 from engramma.models.base import Embedder, EmbeddingKind, embedded
-from engramma.note import Hit, Neighbour, Note, NoteId, Space, Why
-from engramma.scoring import (
-    DEFAULT_CUT_OFF,
-    Near,
-    Pick,
-    Question,
-    Scores,
-    as_neighbours,
-    choose,
-    near_copies,
-    neighbours,
-    question,
-    score,
-    visible,
-    why,
-)
+from engramma.nearest import as_neighbours, neighbours
+from engramma.note import Hit, Neighbour, Note, NoteId, Space
+from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Question, Scores, Weights, passage_question, question, score
 from engramma.store.base import Query, Store
 from engramma.store.index import Indexes, SpaceIndex
 from engramma.words import excerpt
 
 INCLUDABLE = ("superseded", "archived", "merged", "expired")
 QUERY_CHARACTERS = 2000
-LINKED_FOR_EACH = 2
 
 
 class Hits(list[Hit]):
@@ -110,24 +97,31 @@ class _Found:
     index: SpaceIndex
     scores: Scores
 
+    @property
+    def note(self) -> NoteId:
+        """The id of its note."""
+        return self.index.ids[self.pick.row]
+
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A space's index, and which of its rows a request may bring back: bool (n,)."""
+    """A space's index, what each of its notes says to the question, and which may come back: bool (n,)."""
 
     index: SpaceIndex
+    scores: Scores
     allowed: np.ndarray
 
-    def shows(self, note: NoteId) -> bool:
+    def relevance(self, note: NoteId) -> float | None:
+        """How relevant a note is by itself, None where it may not come back."""
         row = self.index.row_of.get(note)
-        return row is not None and bool(self.allowed[row])
+        return self.scores.relevance(row) if row is not None and self.allowed[row] else None
 
 
 class Recall:
     """Search over a store. Safe for threads."""
 
-    def __init__(self, store: Store, embedder: Callable[[], Embedder]) -> None:
-        self._store, self._embedder = store, embedder
+    def __init__(self, store: Store, embedder: Callable[[], Embedder], weights: Weights = WEIGHTS) -> None:
+        self._store, self._embedder, self._weights = store, embedder, weights
         self._indexes: Indexes | None = None
         self._background: Background | None = None
 
@@ -172,32 +166,30 @@ class Recall:
 
     def search_with(self, request: Request, vector: np.ndarray) -> Hits:
         """The same for a question that is embedded already: unit float32 (d,)."""
-        asked = question(request.text, vector)
+        asked = question(request.text, vector, now=datetime.now().astimezone())
         with self.indexes.lock:
-            looks = [self._look(request, space) for space in request.spaces]
-            found = [candidate for look in looks for candidate in self._candidates(request, look, asked)]
+            looks = [look for space in request.spaces if (look := self._look(request, space, asked))]
+            found = [candidate for look in looks for candidate in self._candidates(request, look)]
             found = sorted(found, key=lambda candidate: -candidate.pick.score)[: request.k]
-            ids = [candidate.index.ids[candidate.pick.row] for candidate in found]
-            notes = self._store.notes(ids, request.as_of)
-            hits = Hits(_hit(candidate, asked, notes) for candidate in found if candidate.index.ids[candidate.pick.row] in notes)
-            if request.expand and hits:
-                hits.extend(self._linked(request, looks, hits))
+            reached = self._reached(request, looks, found) if request.expand and found else []
+            notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
+            hits = Hits(self._hit(one, asked, notes[one.note]) for one in found if one.note in notes)
+            hits.extend(linked_hits(reached, notes))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits
 
-    def _look(self, request: Request, space: Space) -> _Look:
+    def _look(self, request: Request, space: Space, asked: Question) -> _Look | None:
         index = self.indexes.of(space, request.as_of)
-        return _Look(index, self._allowed(request, space, index))
-
-    def _candidates(self, request: Request, look: _Look, asked: Question) -> list[_Found]:
-        index = look.index
         if len(index) == 0:
-            return []
-        background = self.background()
-        scores = score(index, asked, background)
-        picks = choose(index, scores, look.allowed, request.k, request.min_relevance, near_copies(index, background))
-        return [_Found(pick, index, scores) for pick in picks]
+            return None
+        scores = score(index, asked, self.background(), self._weights)
+        return _Look(index, scores, self._allowed(request, space, index))
+
+    def _candidates(self, request: Request, look: _Look) -> list[_Found]:
+        copies = near_copies(look.index, self.background())
+        picks = choose(look.index, look.scores, look.allowed, request.k, request.min_relevance, copies)
+        return [_Found(pick, look.index, look.scores) for pick in picks]
 
     def _allowed(self, request: Request, space: Space, index: SpaceIndex) -> np.ndarray:
         mask = visible(index, time.time(), request.include)
@@ -210,31 +202,25 @@ class Recall:
         wanted[rows] = True
         return np.asarray(mask & wanted)
 
-    def _linked(self, request: Request, looks: Sequence[_Look], hits: Sequence[Hit]) -> list[Hit]:
-        def shown(note: NoteId) -> bool:
-            return any(look.shows(note) for look in looks)
+    def _reached(self, request: Request, looks: Sequence[_Look], found: Sequence[_Found]) -> list[Reached]:
+        def relevance(note: NoteId) -> float | None:
+            return next((own for look in looks if (own := look.relevance(note)) is not None), None)
 
-        reached = reach(hits, shown, max(request.k, LINKED_FOR_EACH * len(hits)))
-        return linked_hits(reached, self._store.notes([step.note for step in reached], request.as_of))
+        scores = {one.note: one.pick.score for one in found}
+        return reach(scores, self._store.links(scores, request.as_of), relevance, request.k)
+
+    def _hit(self, found: _Found, asked: Question, note: Note) -> Hit:
+        alike = likeness(found.index, asked.vector, [found.pick.row], self.background())
+        evidence = why(found.index, found.scores, found.pick, asked, note, float(alike[0]))
+        if any(link.kind == "contradicts" for link in note.links):
+            evidence = replace(evidence, remarks=(*evidence.remarks, "disputed by another note"))
+        return Hit(note, round(found.pick.score, 4), evidence)
 
     def nearest(
         self, space: Space, text: str, vector: np.ndarray, k: int, leave_out: frozenset[NoteId] = frozenset()
     ) -> tuple[Neighbour, ...]:
         """The notes nearest a draft, for its analyst: hybrid, in the draft's own space."""
         with self.indexes.lock:
-            near: list[Near] = []
-            index = self.indexes.of(space)
-            if len(index):
-                asked = question(text[:QUERY_CHARACTERS], vector, passage=True)
-                near = neighbours(index, asked, self.background(), k, leave_out)
+            asked = passage_question(text[:QUERY_CHARACTERS], vector)
+            near = neighbours(self.indexes.of(space), asked, self.background(), k, leave_out)
         return as_neighbours(near, self._store.notes([found.note for found in near], vectors=False))
-
-
-def _hit(found: _Found, asked: Question, notes: dict[NoteId, Note]) -> Hit:
-    note = notes[found.index.ids[found.pick.row]]
-    copies = [found.index.ids[row] for row in found.pick.copies]
-    evidence: Why = why(found.scores, found.pick.row, asked, note, copies)
-    disputed = [link for link in note.links if link.kind == "contradicts"]
-    if disputed:
-        evidence = replace(evidence, remarks=(*evidence.remarks, "disputed by another note"))
-    return Hit(note, round(found.pick.score, 4), evidence)

@@ -39,6 +39,30 @@ STOP_ZH = frozenset(
     现在 目前""".split()
 )
 
+# Everyday words: they carry content, but little. Written down by us; a space of a few notes cannot count them yet.
+COMMON_EN = frozenset(
+    """able across add ago allow almost already always another answer anything around ask away back bad become begin
+    best better big bit bring build call came care case change check choose come complete consider current day
+    decide different done easy end enough even ever every everything example explain fact far feel felt few figure find
+    fine first follow found full fun gave get give go going gone good got great guess hand handle happen hard hear help
+    high hold hope however idea important instead issue keep kind knew know large last late later learn least leave
+    left less let like line list little long look lot love made main make many matter maybe mean mention mind minute
+    moment month morning move much need never new next nice night nothing number often old one open option order other
+    part pattern people perhaps person pick place plan play point possible prefer pretty problem put question quick
+    quite rather read ready real really reason recent remember rest right run said same say see seem seen sense set
+    several share should show side similar since small somebody someone something sometimes soon sort sound special
+    start state stay still stop story stuff such suggest support sure take talk tell thank thing think though
+    thought thousand three time today together told tomorrow took toward tried true try turn two type understand
+    until upon use used using usual very view wait walk want watch way week well went whatever whether whole without
+    wonder word work world worth would write year yesterday yet""".split()
+)
+COMMON_ZH = frozenset(
+    """今天 明天 昨天 觉得 知道 看 看到 喜欢 东西 事 事情 人 大家 朋友 问题 开始 需要 应该 可能 一下 一些 一点 一直 一起 一样
+    一次 这样 那样 这么 那么 特别 非常 真的 其实 还是 或者 比较 时间 地方 好 好的 新 大 小 多 少 做 用 找 买 吃 走 回 打 拿 放 给
+    叫 让 带 天 年 月 星期 次 家 现在 以前 以后 后来 最近 第一 别人 方法 办法 情况 部分 样子 感觉 希望 准备 发现 决定
+    继续 介绍 解释 告诉 记得 工作""".split()
+)
+
 
 def is_chinese(text: str) -> bool:
     """Whether the text reads as Chinese: at least a fifth of its letters are Han characters."""
@@ -81,6 +105,39 @@ def tokens(text: str) -> Iterator[str]:
 def is_stop(token: str) -> bool:
     """Whether a token carries grammar rather than content."""
     return token in STOP_EN or token in STOP_ZH
+
+
+@cache
+def _common_terms() -> frozenset[str]:
+    return frozenset(term_of(word) for word in COMMON_EN) | COMMON_ZH
+
+
+def is_common(term: str) -> bool:
+    """Whether an index term is an everyday word, which tells little in any memory."""
+    return term in _common_terms()
+
+
+_SLIP = 4  # letters that a word has at least to be looked for under another spelling
+_LONG_SLIP = 7  # from here on a wrong letter is a slip too; in a short word it makes another word, "lane" of "lake"
+
+
+def looks_like(typed: str, word: str) -> bool:
+    """Whether one word is a slip of the keyboard away from another: a letter doubled, dropped, added or
+    swapped with the next one, and in a long word a wrong letter. Both begin with the same letter."""
+    from rapidfuzz.distance import OSA
+
+    size = max(len(typed), len(word))
+    if size < _SLIP or not (typed.isalpha() and typed.isascii() and word.isalpha()) or typed[0] != word[0]:
+        return False
+    if _undoubled(typed) == _undoubled(word):
+        return True
+    return size > _SLIP + 1 and OSA.distance(typed, word, score_cutoff=1) == 1 and (
+        size >= _LONG_SLIP or sorted(typed) == sorted(word)
+    )  # fmt: skip
+
+
+def _undoubled(word: str) -> str:
+    return re.sub(r"(.)\1+", r"\1", word)
 
 
 def term_of(token: str) -> str:

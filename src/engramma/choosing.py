@@ -1,0 +1,136 @@
+"""From scores to the few notes that come back: the cut-off, near copies once, and why each was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engramma.background import Background
+from engramma.note import Note, Why
+from engramma.scoring import Question, Scores, total_at
+from engramma.store.index import ARCHIVED, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
+from engramma.words import terms
+
+SHARE_OF_BEST = 0.5
+"""A hit has at least this share of the best hit's evidence, unless the cut-off is switched off or the
+question names it by a keyword of its author's."""
+_COPY_LIKENESS = 0.6  # of the way from unrelated to identical, for notes that also share their words
+_COPY_WORDS = 0.7
+_LEAST_SHOWN = 0.05  # of evidence, to be worth a word
+
+
+@dataclass(slots=True)
+class Pick:
+    """A chosen row, its relevance, and the near copies it stands for."""
+
+    row: int
+    score: float
+    copies: list[int] = field(default_factory=list)
+
+
+def visible(index: SpaceIndex, now: float, include: Iterable[str] = ()) -> np.ndarray:
+    """Which rows may come back: bool (n,). Superseded, archived and expired ones only if included."""
+    shown = [VISIBLE]
+    for word, status in (("superseded", SUPERSEDED), ("archived", ARCHIVED), ("merged", MERGED)):
+        shown += [status] if word in include else []
+    mask = np.isin(index.status.view, shown)
+    return mask if "expired" in include else mask & (index.expires.view > now)
+
+
+Copies = Callable[[Sequence[int]], Callable[[int, int], bool]]
+"""Given rows, a test whether two of them are near copies."""
+
+
+def choose(index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, copies_among: Copies) -> list[Pick]:
+    """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
+    bar = total_at(cut_off, len(index), scores.weights)
+    rows = np.flatnonzero(allowed & (scores.total >= bar))
+    if cut_off > 0 and len(rows):
+        enough = scores.total[rows] >= SHARE_OF_BEST * float(scores.total[rows].max())
+        rows = rows[enough | (scores.signals.keyword[rows] > 0)]
+    order = rows[np.argsort(-scores.total[rows], kind="stable")]
+    picks: list[Pick] = []
+    best = [int(row) for row in order[: 4 * k + 20]]
+    same = copies_among(best)
+    for row in best:
+        if len(picks) == k:
+            break
+        twin = next((pick for pick in picks if same(pick.row, row)), None)
+        if twin is None:
+            picks.append(Pick(row, scores.relevance(row)))
+        else:
+            twin.copies.append(row)
+    if cut_off <= 0 and len(picks) < k:
+        rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
+        picks += [Pick(row, scores.relevance(row)) for row in rest[: k - len(picks)]]
+        picks.sort(key=lambda pick: -pick.score)
+    return picks
+
+
+def near_copies(index: SpaceIndex, background: Background) -> Copies:
+    """What tells, for some rows, which pairs say the same thing: near in meaning, sharing their words."""
+
+    def among(rows: Sequence[int]) -> Callable[[int, int], bool]:
+        vectors = index.meaning.vectors.view[list(rows)]
+        language = index.language.view[list(rows)]
+        zeros = background.zeros(vectors)[:, language]
+        likeness = (vectors @ vectors.T - zeros) / np.maximum(1 - zeros, 1e-6)
+        place = {row: number for number, row in enumerate(rows)}
+        words = {row: index.lexicon.words_of(row) for row in rows}
+        form = list(zip(index.asks.view[list(rows)], index.denies.view[list(rows)], strict=True))
+
+        def same(first: int, second: int) -> bool:
+            if likeness[place[first], place[second]] < _COPY_LIKENESS or form[place[first]] != form[place[second]]:
+                return False  # a question is no copy of its answer, nor a denial of what it denies
+            mine, other = words[first], words[second]
+            return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
+
+        return same
+
+    return among
+
+
+def likeness(index: SpaceIndex, vector: np.ndarray, rows: Sequence[int], background: Background) -> np.ndarray:
+    """The cosines of a unit vector with some notes, rescaled: 0 is unrelated, 1 the same text. (len(rows),)"""
+    zero = background.zero(vector)[index.language.view[list(rows)]]
+    alike = (index.meaning.cosines(vector, rows) - zero) / np.maximum(1 - zero, 1e-6)
+    return np.asarray(np.clip(alike, 0, 1))
+
+
+def why(index: SpaceIndex, scores: Scores, pick: Pick, asked: Question, note: Note, alike: float) -> Why:
+    """The evidence for a direct hit. ``alike`` is its likeness with the question."""
+    respelt, holds = scores.signals.respelt, index.lexicon.holds(pick.row)
+    words = [word for word, term in asked.said.items() if holds(respelt.get(term, term))]
+    evidence = {kind: round(float(values[pick.row]), 2) for kind, values in scores.evidence.items()}
+    return Why(
+        dense=round(alike, 3),
+        lexical=round(min(float(scores.signals.share[pick.row]), 1.0), 3),
+        session=round(_session(evidence), 3),
+        words=tuple(words),
+        evidence={kind: value for kind, value in evidence.items() if abs(value) >= _LEAST_SHOWN},
+        copies=tuple(index.ids[row] for row in pick.copies),
+        remarks=tuple(_remarks(evidence, asked, note, {word: respelt.get(asked.said[word]) for word in words})),
+    )
+
+
+def _session(evidence: dict[str, float]) -> float:
+    """The share of a hit's evidence that the turns around it gave, 0 to 1."""
+    given = sum(evidence.get(kind, 0.0) for kind in ("around", "near", "answer"))
+    return min(max(given, 0.0) / max(sum(value for value in evidence.values() if value > 0), 1e-6), 1.0)
+
+
+def _remarks(evidence: Mapping[str, float], asked: Question, note: Note, respelt: Mapping[str, str | None]) -> Iterable[str]:
+    if evidence.get("keyword"):
+        named = [name for name in note.given.get("keywords", ()) if asked.words.keys() >= set(terms(name))]
+        yield f"named by its keyword {', '.join(named)}" if named else "named by its keyword"
+    if evidence.get("date"):
+        yield f"of the time asked for ({', '.join(date.text for date in asked.dates)})"
+    if evidence.get("speaker"):
+        yield f"said by {note.speaker}"
+    if evidence.get("answer"):
+        yield "answers the turn before it"
+    yield from (f"{word} read as {like}" for word, like in respelt.items() if like)
+    if topics := [tag for tag in note.tags if tag in asked.tags]:
+        yield f"topic {', '.join(topics)}"

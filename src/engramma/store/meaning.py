@@ -1,0 +1,137 @@
+"""The vectors of a space, and how far each note stands out from the rest for a question.
+
+Sentence embedders crowd their vectors into a narrow cone: all chat about one family looks alike, and
+a note like "Thanks, that means a lot!" is near every question. So a question is compared with what
+sets a note apart from the others: the space's own mean is taken off, and directions in which its
+notes differ anyway count less (a ridge-regularised whitening; Mu and Viswanath 2018, "All-but-the-
+top", and Su et al. 2021, "Whitening sentence representations", do the like with fixed corpora). It
+costs one small matrix, made anew whenever the space has grown by a tenth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from engramma.store.arrays import Grown
+
+RIDGE = 10.0  # times the mean variance of a direction, added to each
+_FIRST, _GROWTH = 2, 1.1
+_UNRELATED = 2
+_MOST = 20_000  # notes that a matrix is made from, evenly chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """What takes a space's common ground away: the mean (d,), the inverse of its covariance with the
+    ridge added (d, d), and the standard deviation of a score by chance."""
+
+    mean: np.ndarray
+    inverse: np.ndarray
+    scale: float
+
+    def direction(self, vector: np.ndarray) -> np.ndarray:
+        """Where to look for a unit vector: (d,). A note's score is its product with this, less the mean's."""
+        apart = vector - self.mean
+        towards = self.inverse @ apart
+        length = np.sqrt(max(float(apart @ towards), 1e-12))
+        return np.asarray(towards / (length * self.scale), np.float32)
+
+
+def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
+    """The whitening of unit vectors (n, d). ``unrelated`` (m, d), vectors of texts about nothing in
+    particular, stand for all that a small space has not met yet: each counts as a few notes."""
+    step = max(1, len(vectors) // _MOST)
+    found = np.concatenate([vectors[::step], np.repeat(unrelated, _UNRELATED, axis=0)]).astype(np.float64)
+    mean = found.mean(axis=0)
+    apart = (found - mean).astype(np.float32)
+    covariance = (apart.T @ apart / len(found)).astype(np.float64)
+    dimensions = len(mean)
+    ridge = max(RIDGE * float(np.trace(covariance)) / dimensions, 1e-9)
+    inverse = np.linalg.inv(covariance + ridge * np.eye(dimensions))
+    kept = 1 - ridge * float(np.trace(inverse)) / dimensions
+    return Whitening(mean, inverse, max(float(np.sqrt(max(kept, 0.0))), 1e-3))
+
+
+class Meaning:
+    """Unit vectors, one row a note, and the further pieces of long notes."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.vectors = Grown("f4", dimensions)
+        self._told = Grown("i1")
+        self._more: dict[int, np.ndarray] = {}
+        self._more_rows = np.zeros(0, "i4")
+        self._more_vectors = np.zeros((0, dimensions), "f4")
+        self._whitening: Whitening | None = None
+        self._made_from = 0
+
+    def new_row(self) -> None:
+        """Add a note without a vector."""
+        self.vectors.append(np.zeros(self.dimensions, "f4"))
+        self._told.append(0)
+
+    def put(self, row: int, pieces: np.ndarray) -> bool:
+        """Set a note's vectors, float32 (p, d); whether ``gather`` must be called after."""
+        had = self._more.pop(row, None) is not None
+        if len(pieces) and pieces.shape[1] == self.dimensions:
+            if row < self._made_from and not np.array_equal(self.vectors.view[row], pieces[0]):
+                self._whitening = None
+            self.vectors.view[row], self._told.view[row] = pieces[0], pieces[0].any()
+            if len(pieces) > 1:
+                self._more[row] = pieces[1:]
+        return had or row in self._more
+
+    def gather(self) -> None:
+        """Take the pieces of long notes together, after some were put."""
+        owners = [np.full(len(pieces), row, "i4") for row, pieces in self._more.items()]
+        self._more_rows = np.concatenate(owners) if owners else np.zeros(0, "i4")
+        self._more_vectors = np.concatenate(list(self._more.values())) if owners else np.zeros((0, self.dimensions), "f4")
+
+    def _products(self, vector: np.ndarray) -> np.ndarray:
+        # einsum: one thread. A threaded product waits for its threads, up to 8 ms where both cores are busy.
+        scores = np.einsum("ij,j->i", self.vectors.view, vector)
+        if len(self._more_rows):
+            np.maximum.at(scores, self._more_rows, self._more_vectors @ vector)
+        return np.asarray(scores, np.float32)
+
+    def cosines(self, vector: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The cosine of a unit vector with some notes: float32 (len(rows),), a long note's best piece."""
+        scores = self.vectors.view[list(rows)] @ vector
+        for place, row in enumerate(rows):
+            if row in self._more:
+                scores[place] = max(scores[place], float((self._more[row] @ vector).max()))
+        return np.asarray(scores, np.float32)
+
+    def evidence(self, vector: np.ndarray, unrelated: np.ndarray) -> np.ndarray:
+        """How far each note stands out towards a unit vector: float32 (n,), in standard deviations.
+
+        A text without a vector (all zeros: its embedder found no word in it) stands out nowhere.
+        """
+        if not vector.any():
+            return np.zeros(self.vectors.size, np.float32)
+        whitening = self._whitened(unrelated)
+        direction = whitening.direction(vector)
+        return np.asarray((self._products(direction) - np.float32(whitening.mean @ direction)) * self._told.view, np.float32)
+
+    def _whitened(self, unrelated: np.ndarray) -> Whitening:
+        size = stage(self.vectors.size)
+        if self._whitening is None or size != self._made_from:
+            self._whitening, self._made_from = whitening(self.vectors.view[:size], unrelated), size
+        return self._whitening
+
+
+@cache
+def stage(size: int) -> int:
+    """The size at which a space of ``size`` notes was last whitened: every one up to ten, then a tenth more each time.
+
+    A memory that is opened again comes to the same matrix, from the same notes, and so to the same scores.
+    """
+    last = 0
+    following = _FIRST
+    while following <= size:
+        last, following = following, max(following + 1, int(following * _GROWTH))
+    return last
