@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench evals clean
 
 demo: $(READY)
 	@$(BIN)/engramma demo
@@ -21,6 +21,11 @@ lint: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m bench
+
+# What needs no data set: docs/evaluation.md has the rest.
+evals: $(DEV)
+	$(BIN)/python -m evals chinese
+	$(BIN)/python -m evals off-topic
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "engramma needs Python 3.11 or newer: none was found as python3 on the PATH" >&2; exit 1; }

@@ -168,7 +168,7 @@ def run_chinese(args: Namespace, embedder: Cached) -> Data:
 
 def run_off_topic(args: Namespace, embedder: Cached) -> Data:
     """Questions that no memory here can answer, asked of each; beside them those that it can."""
-    asked = _off_topic(args.file)
+    asked = off_topic(args.file)
     memories = [replace(one, traps=asked) for one in _memories(args)]
     done = asking.run(DEFAULT, memories, embedder)
     rows = {one.name: _declines(done, [one]) for one in memories} | {"all": _declines(done, memories)}
@@ -182,7 +182,7 @@ def _memories(args: Namespace) -> list[Collection]:
     return [*conversations, sets.chinese(), sets.diary()]
 
 
-def _off_topic(path: Path) -> tuple[Question, ...]:
+def off_topic(path: Path) -> tuple[Question, ...]:
     """The questions of a file, numbered below those of any collection."""
     found = sets.loaded(path)
     asked = found.get("questions") if isinstance(found, dict) else None
@@ -235,7 +235,7 @@ def run_fit(args: Namespace, embedder: Cached) -> Data:
     from evals import fit
 
     memories = [*locomo.limited(locomo.read(args.file), args.conversations, args.questions), sets.chinese(), sets.diary()]
-    found = fit.shelves(memories, _off_topic(OFF_TOPIC), embedder)
+    found = fit.shelves(memories, off_topic(OFF_TOPIC), embedder)
     whole = found[: len(memories)]
     weights = fit.climbed(whole, Weights())
     fitted = fit.bar_fitted([fit.bests(one, weights) for one in found], weights)

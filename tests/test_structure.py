@@ -30,7 +30,7 @@ LAYERS = (
     ("recall", "draft"),
     ("nearest",),
     ("choosing",),
-    ("plan", "scoring", "expand", "context"),
+    ("plan", "scoring", "expand", "context", "reranking"),
     ("analysts", "store", "upkeep"),
     ("models", "testing"),
     ("background", "testing.models"),

@@ -43,12 +43,15 @@ Copies = Callable[[Sequence[int]], Callable[[int, int], bool]]
 """Given rows, a test whether two of them are near copies."""
 
 
-def choose(index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, copies_among: Copies) -> list[Pick]:
+def choose(
+    index: SpaceIndex, scores: Scores, allowed: np.ndarray, k: int, cut_off: float, copies_among: Copies,
+    share_of_best: float = SHARE_OF_BEST,
+) -> list[Pick]:  # fmt: skip
     """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
     bar = total_at(cut_off, len(index), scores.weights)
     rows = np.flatnonzero(allowed & (scores.total >= bar))
     if cut_off > 0 and len(rows):
-        enough = scores.total[rows] >= SHARE_OF_BEST * float(scores.total[rows].max())
+        enough = scores.total[rows] >= share_of_best * float(scores.total[rows].max())
         rows = rows[enough | (scores.signals.keyword[rows] > 0)]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
@@ -124,13 +127,13 @@ def _session(evidence: dict[str, float]) -> float:
 def _remarks(evidence: Mapping[str, float], asked: Question, note: Note, respelt: Mapping[str, str | None]) -> Iterable[str]:
     if evidence.get("keyword"):
         named = [name for name in note.given.get("keywords", ()) if asked.words.keys() >= set(terms(name))]
-        yield f"named by its keyword {', '.join(named)}" if named else "named by its keyword"
+        yield f"named by its keyword {', '.join(named)} {evidence['keyword']:+.1f}"
     if evidence.get("date"):
-        yield f"of the time asked for ({', '.join(date.text for date in asked.dates)})"
+        yield f"of the time asked for ({', '.join(date.text for date in asked.dates)}) {evidence['date']:+.1f}"
     if evidence.get("speaker"):
-        yield f"said by {note.speaker}"
-    if evidence.get("answer"):
-        yield "answers the turn before it"
+        yield f"said by {note.speaker} {evidence['speaker']:+.1f}"
+    if evidence.get("answer", 0) >= _LEAST_SHOWN:
+        yield f"answers the turn before it {evidence['answer']:+.1f}"
     yield from (f"{word} read as {like}" for word, like in respelt.items() if like)
     if topics := [tag for tag in note.tags if tag in asked.tags]:
         yield f"topic {', '.join(topics)}"

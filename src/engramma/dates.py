@@ -310,3 +310,10 @@ def _read_moment(text: str) -> datetime | None:
     if parsed.tzinfo or parsed == again:
         return parsed
     return parsed.astimezone()  # "an hour ago" is meant on the local clock
+
+
+def bound(name: str, value: datetime | date | str | None) -> datetime | None:
+    """``since`` or ``until`` as a moment: the first of a day given alone, or its last."""
+    if value is None:
+        return None
+    return last_moment(value, name) if name == "until" else moment(value, name)

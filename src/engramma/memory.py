@@ -19,7 +19,7 @@ from typing import Any, Self
 from engramma import exchange, plan, reindexing, settings
 from engramma.analysts.base import Analyst
 from engramma.commit import ArchiveNote, Change, Commit, PutLink, PutNote, RemoveNote, inverse, summarise
-from engramma.dates import last_moment, moment, said_dates
+from engramma.dates import bound, last_moment, said_dates
 from engramma.draft import checked, checked_count, checked_id, checked_space, checked_update, fields_of, make_draft
 from engramma.errors import Conflict, InvalidInput, StoreError, UnknownId
 from engramma.filters import Where, parse
@@ -29,6 +29,7 @@ from engramma.note import CommitId, Link, Note, NoteId, Space
 from engramma.opening import analyst_for, embedder_for, open_store
 from engramma.recall import INCLUDABLE, Hits, Recall, Request
 from engramma.report import Check, Stats, Tended, stats_of
+from engramma.reranking import resolve_rerank
 from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Weights
 from engramma.store import Query, Revision, Store
 from engramma.upkeep import forget as forgetting
@@ -333,21 +334,25 @@ class Memory:
     def search(
         self, query: str, *, k: int = 10, space: Spaces | None = None, where: Where | None = None,
         since: datetime | str | None = None, until: datetime | str | None = None, as_of: Moment = None,
-        expand: bool = True, min_relevance: float | None = None, include: Iterable[str] = (),
+        expand: bool = True, min_relevance: float | None = None, include: Iterable[str] = (), rerank: Any = None,
     ) -> Hits:  # fmt: skip
         """The notes that bear on a question: up to ``k`` direct hits, then notes linked to them.
 
         Nothing comes back below ``min_relevance`` (0 to 1; 0 switches the cut-off off). ``space`` is
         one space or a list of them; ``since`` and ``until`` bound when it happened, ``as_of`` asks the
         memory as it was. ``include`` takes "superseded", "archived", "merged", "expired".
+
+        ``rerank`` orders the best 30 or more anew: a function of the question and the texts that returns
+        a score for each (a cross-encoder's, say), "llm" for the model this memory was opened with, or
+        another model. Should a model fail, hits come in engramma's own order, and ``why`` says so.
         """
         if not isinstance(query, str):
             raise InvalidInput(f"query={query!r} is not text")
         request = Request(
-            checked("query", query) or "", self._spaces(space), k, where, _bound("since", since), _bound("until", until),
+            checked("query", query) or "", self._spaces(space), k, where, bound("since", since), bound("until", until),
             self._seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
+            resolve_rerank(rerank, self._analyst),
         )  # fmt: skip
-        parse(where)
         hits = self._recall.search(request)
         if as_of is None:
             with self._uses_lock:
@@ -375,7 +380,7 @@ class Memory:
         states = ["pending", "ready", *(state for state in ("archived", "merged") if state in include)]
         seq = self._seq(as_of)
         query = Query(
-            self._spaces(space), parse(where), _bound("since", since), _bound("until", until), states, seq, limit, newest_first
+            self._spaces(space), parse(where), bound("since", since), bound("until", until), states, seq, limit, newest_first
         )
         found = self._store.find(query)
         whole = self._store.notes([note.id for note in found], seq)
@@ -488,9 +493,3 @@ class Memory:
             if (commit := self._store.commit(CommitId(as_of))) is not None:
                 return commit.seq
         return self._store.seq_at(last_moment(as_of, "as_of"))
-
-
-def _bound(name: str, value: datetime | str | None) -> datetime | None:
-    if value is None:
-        return None
-    return last_moment(value, name) if name == "until" else moment(value, name)

@@ -8,6 +8,7 @@ indexes and the embedder.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,14 +19,15 @@ import numpy as np
 
 from engramma import background as backgrounds
 from engramma.background import Background
-from engramma.choosing import Pick, choose, likeness, near_copies, visible, why
+from engramma.choosing import SHARE_OF_BEST, Pick, choose, likeness, near_copies, visible, why
 from engramma.context import CountTokens, context, estimate_tokens
-from engramma.errors import InvalidInput
+from engramma.errors import InvalidInput, ModelError, ReplyInvalid
 from engramma.expand import Reached, linked_hits, reach
 from engramma.filters import Where, parse
 from engramma.models.base import Embedder, EmbeddingKind, embedded
 from engramma.nearest import as_neighbours, neighbours
 from engramma.note import Hit, Neighbour, Note, NoteId, Space
+from engramma.reranking import CANDIDATES, Rerank, opinions
 from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Question, Scores, Weights, passage_question, question, score
 from engramma.store.base import Query, Store
 from engramma.store.index import Indexes, SpaceIndex
@@ -33,6 +35,9 @@ from engramma.words import excerpt
 
 INCLUDABLE = ("superseded", "archived", "merged", "expired")
 QUERY_CHARACTERS = 2000
+LINKED_LEAST = 4  # linked notes that may follow, where k is smaller
+
+log = logging.getLogger("engramma")
 
 
 class Hits(list[Hit]):
@@ -78,9 +83,11 @@ class Request:
     expand: bool = True
     min_relevance: float = DEFAULT_CUT_OFF
     include: frozenset[str] = field(default_factory=frozenset)
+    rerank: Rerank | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", self.text.strip()[:QUERY_CHARACTERS])
+        parse(self.where)
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise InvalidInput(f"k={self.k!r} must be a whole number of at least 1")
         if not isinstance(self.min_relevance, int | float) or not 0 <= self.min_relevance <= 1:
@@ -89,13 +96,14 @@ class Request:
             raise InvalidInput(f"include holds {sorted(unknown)[0]!r}: it takes {', '.join(INCLUDABLE)}")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Found:
     """One direct candidate, with what is needed to show its evidence."""
 
     pick: Pick
     index: SpaceIndex
     scores: Scores
+    remark: str = ""
 
     @property
     def note(self) -> NoteId:
@@ -114,7 +122,11 @@ class _Look:
     def relevance(self, note: NoteId) -> float | None:
         """How relevant a note is by itself, None where it may not come back."""
         row = self.index.row_of.get(note)
-        return self.scores.relevance(row) if row is not None and self.allowed[row] else None
+        return self.scores.relevance(row) if row is not None and row < len(self.allowed) and self.allowed[row] else None
+
+
+def _moved(place: int, new: int) -> str:
+    return f"reranked from {place + 1} to {new + 1}" if place != new else ""
 
 
 class Recall:
@@ -169,12 +181,12 @@ class Recall:
         asked = question(request.text, vector, now=datetime.now().astimezone())
         with self.indexes.lock:
             looks = [look for space in request.spaces if (look := self._look(request, space, asked))]
-            found = [candidate for look in looks for candidate in self._candidates(request, look)]
-            found = sorted(found, key=lambda candidate: -candidate.pick.score)[: request.k]
-            reached = self._reached(request, looks, found) if request.expand and found else []
-            notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
-            hits = Hits(self._hit(one, asked, notes[one.note]) for one in found if one.note in notes)
-            hits.extend(linked_hits(reached, notes))
+            found = [one for look in looks for one in self._candidates(request, look)]
+        found = self._ranked(request, sorted(found, key=lambda candidate: -candidate.pick.score))
+        reached = self._reached(request, looks, found) if request.expand and found else []
+        notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
+        hits = Hits(self._hit(one, asked, notes[one.note]) for one in found if one.note in notes)
+        hits.extend(linked_hits(reached, notes))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits
@@ -188,8 +200,24 @@ class Recall:
 
     def _candidates(self, request: Request, look: _Look) -> list[_Found]:
         copies = near_copies(look.index, self.background())
-        picks = choose(look.index, look.scores, look.allowed, request.k, request.min_relevance, copies)
+        count, share = (max(request.k, CANDIDATES), 0.0) if request.rerank else (request.k, SHARE_OF_BEST)
+        picks = choose(look.index, look.scores, look.allowed, count, request.min_relevance, copies, share)
         return [_Found(pick, look.index, look.scores) for pick in picks]
+
+    def _ranked(self, request: Request, found: list[_Found]) -> list[_Found]:
+        """The k best, in the reranker's order if there is one; in ours when its model is down or answers rubbish."""
+        if request.rerank is None or len(found) < 2:
+            return found[: request.k]
+        pool = found[: max(request.k, CANDIDATES)]
+        notes = self._store.notes([one.note for one in pool], request.as_of, vectors=False)
+        pool = [one for one in pool if one.note in notes]
+        try:
+            scores = opinions(request.rerank, request.text, [notes[one.note] for one in pool])
+        except (ModelError, ReplyInvalid) as error:
+            log.warning("not reranked: %s", error)
+            return [replace(one, remark=f"not reranked: {excerpt(str(error), 80)}") for one in pool[: request.k]]
+        order = sorted(range(len(pool)), key=lambda place: -scores[place])[: request.k]
+        return [replace(pool[place], remark=_moved(place, new)) for new, place in enumerate(order)]
 
     def _allowed(self, request: Request, space: Space, index: SpaceIndex) -> np.ndarray:
         mask = visible(index, time.time(), request.include)
@@ -207,14 +235,14 @@ class Recall:
             return next((own for look in looks if (own := look.relevance(note)) is not None), None)
 
         scores = {one.note: one.pick.score for one in found}
-        return reach(scores, self._store.links(scores, request.as_of), relevance, request.k)
+        return reach(scores, self._store.links(scores, request.as_of), relevance, max(request.k, LINKED_LEAST))
 
     def _hit(self, found: _Found, asked: Question, note: Note) -> Hit:
         alike = likeness(found.index, asked.vector, [found.pick.row], self.background())
         evidence = why(found.index, found.scores, found.pick, asked, note, float(alike[0]))
-        if any(link.kind == "contradicts" for link in note.links):
-            evidence = replace(evidence, remarks=(*evidence.remarks, "disputed by another note"))
-        return Hit(note, round(found.pick.score, 4), evidence)
+        disputed = "disputed by another note" if any(link.kind == "contradicts" for link in note.links) else ""
+        remarks = (*evidence.remarks, *filter(None, (found.remark, disputed)))
+        return Hit(note, round(found.pick.score, 4), replace(evidence, remarks=remarks))
 
     def nearest(
         self, space: Space, text: str, vector: np.ndarray, k: int, leave_out: frozenset[NoteId] = frozenset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -56,7 +57,7 @@ def readings(text: str, pages: Sequence[Page], sheet: Sheet) -> list[Reading | R
 
 def _entries(text: str, sheet: Sheet) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """The reply's entries by label, and remarks on entries that belong to no draft."""
-    items = next((items for part in _candidates(text) if (items := _items(part))), [])
+    items = next((items for data in parsed(text) if (items := _items(data))), [])
     if len(items) == 1 and len(sheet.drafts) == 1 and "label" not in items[0]:
         return {next(iter(sheet.drafts)): items[0]}, []
     known = {str(item.get("label")): item for item in items if str(item.get("label")) in sheet.drafts}
@@ -70,12 +71,15 @@ def _candidates(text: str) -> Iterator[str]:
     yield from (text[match.start() :] for match in islice(re.finditer(r"[\[{](?=\s*[\[{\"])", text), _PLACES))
 
 
-def _items(text: str) -> list[Mapping[str, Any]]:
-    """The entries in a piece of a reply: those that have a field of a reading."""
-    try:
-        data = json_repair.loads(text)
-    except (RecursionError, ValueError):  # nested beyond what the parser follows
-        return []
+def parsed(text: str) -> Iterator[Any]:
+    """What JSON a reply may hold, repaired, the likeliest first."""
+    for part in _candidates(text):
+        with suppress(RecursionError, ValueError):  # nested beyond what the parser follows
+            yield json_repair.loads(part)
+
+
+def _items(data: Any) -> list[Mapping[str, Any]]:
+    """The entries in what a reply holds: those that have a field of a reading."""
     while isinstance(data, Mapping) and len(data) == 1 and isinstance(next(iter(data.values())), Mapping | list):
         data = next(iter(data.values()))  # {"notes": […]}, {"reading": {"notes": …}}
     if isinstance(data, Mapping):

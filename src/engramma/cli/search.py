@@ -35,6 +35,7 @@ def search(
     min_relevance: Annotated[
         float | None, typer.Option("--min-relevance", metavar="X", help="The cut-off from 0 to 1; 0 switches it off.")
     ] = None,
+    rerank: Annotated[bool, typer.Option("--rerank", help="Have the model order the best candidates: one call.")] = False,
     context: Annotated[
         int | None, typer.Option("--context", metavar="TOKENS", help="Print the block for a prompt, at most this long.")
     ] = None,
@@ -45,7 +46,7 @@ def search(
     with opened(ctx) as memory:
         hits = memory.search(
             question, k=k, where=json_option("where", where), since=since, until=until, as_of=as_of,
-            include=include or (), expand=expand, min_relevance=min_relevance,
+            include=include or (), expand=expand, min_relevance=min_relevance, rerank="llm" if rerank else None,
         )  # fmt: skip
     _show(question, hits, context, as_json)
     if not hits:
