@@ -32,10 +32,10 @@ class Pick:
 
 def visible(index: SpaceIndex, now: float, include: Iterable[str] = ()) -> np.ndarray:
     """Which rows may come back: bool (n,). Superseded, archived and expired ones only if included."""
-    shown = [VISIBLE]
+    mask = np.asarray(index.status.view == VISIBLE)
     for word, status in (("superseded", SUPERSEDED), ("archived", ARCHIVED), ("merged", MERGED)):
-        shown += [status] if word in include else []
-    mask = np.isin(index.status.view, shown)
+        if word in include:
+            mask |= index.status.view == status
     return mask if "expired" in include else mask & (index.expires.view > now)
 
 

@@ -46,6 +46,7 @@ class SpaceIndex:
         self.revision = Grown("i4")
         self.speakers: dict[str, int] = {}
         self._tails: dict[str, int] = {}
+        self._around: tuple[np.ndarray, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -98,8 +99,10 @@ class SpaceIndex:
     def around(self) -> tuple[np.ndarray, ...]:
         """The rows of the turns around each in its session, -1 where there is none: one and two before,
         one and two after, each (n,)."""
-        before, after = self.before.view, self.after.view
-        return before, stepped(before, before, -1), after, stepped(after, after, -1)
+        if self._around is None or len(self._around[0]) != len(self):
+            before, after = self.before.view, self.after.view
+            self._around = before, stepped(before, before, -1), after, stepped(after, after, -1)
+        return self._around
 
 
 def stepped(values: np.ndarray, links: np.ndarray, missing: float) -> np.ndarray:

@@ -79,6 +79,7 @@ class Lexicon:
         self._numbered: list[Postings] = []
         self._shapes: dict[tuple[str, int], list[str]] = {}
         self._names: dict[str, list[tuple[frozenset[str], int]]] = {}
+        self._known_norms: dict[bool, tuple[int, np.ndarray]] = {}
         self.dead = 0
 
     def new_row(self) -> None:
@@ -161,7 +162,7 @@ class Lexicon:
     def bm25(self, weights: Mapping[str, float]) -> np.ndarray:
         """BM25 of each note for weighted query terms: float32 (n,)."""
         scores = np.zeros(self.slot.size, "f4")
-        norms = self._norms(self.lengths.view[self.slot.view])
+        norms = self._norms(())
         for term, weight in weights.items():
             if (postings := self._postings.get(term)) is not None:
                 rows, counts = self._holders(postings)
@@ -175,8 +176,7 @@ class Lexicon:
         """
         rows = self.slot.view.size
         scores = np.zeros(rows, "f4")
-        own = self.lengths.view[self.slot.view]
-        norms = self._norms(own + sum(np.where(near >= 0, own[near], np.float32(0)) for near in around))
+        norms = self._norms(around)
         for term, weight in weights.items():
             if (postings := self._postings.get(term)) is None:
                 continue
@@ -203,7 +203,14 @@ class Lexicon:
             np.add.at(total, near[held], counts)
         return total[:rows]
 
-    @staticmethod
-    def _norms(lengths: np.ndarray) -> np.ndarray:
+    def _norms(self, around: Sequence[np.ndarray]) -> np.ndarray:
+        """What BM25 divides by for each note's length, that of the notes around it added: (n,). Kept until a note is put."""
+        known = self._known_norms.get(bool(around))
+        if known is not None and known[0] == self.lengths.size:
+            return known[1]
+        own = self.lengths.view[self.slot.view]
+        lengths = own + sum(np.where(near >= 0, own[near], np.float32(0)) for near in around)
         mean = max(float(lengths.mean()) if lengths.size else 1.0, 1e-6)
-        return np.asarray(K1 * (1 - B + B * np.minimum(lengths / mean, LONGEST)), np.float32)
+        norms = np.asarray(K1 * (1 - B + B * np.minimum(lengths / mean, LONGEST)), np.float32)
+        self._known_norms[bool(around)] = (self.lengths.size, norms)
+        return norms
