@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from evals import precision
-from evals.precision import Beliefs, Case, Context, Found, case_rates, expected, failures, in_tiers, kind_of, turn_rates
+from evals.precision import Beliefs
+from evals.precision_rules import Case, Context, Found, Rates, case_rates, expected, failures, in_tiers, kind_of, turn_rates
 
 from engramma import Memory
 from engramma.testing import HashEmbedder
@@ -77,7 +78,7 @@ def note_of(beliefs: Beliefs, name: str, scope: str = HOME, user: str = "lin") -
         ("ab", "ac", (0.5, 0.5)),
     ],
 )
-def test_the_rates_of_a_case(wanted: str, relevant: str, rates: precision.Rates) -> None:
+def test_the_rates_of_a_case(wanted: str, relevant: str, rates: Rates) -> None:
     assert case_rates(frozenset(wanted), Context(relevant=tuple(relevant))) == rates
 
 
@@ -85,7 +86,7 @@ def test_the_rates_of_a_case(wanted: str, relevant: str, rates: precision.Rates)
     ("wanted", "relevant", "pinned", "rates"),
     [("a", "", "", (None, 0.0)), ("a", "", "a", (None, 1.0)), ("", "b", "", (0.0, None)), ("ab", "bc", "a", (1.0, 1.0))],
 )
-def test_the_rates_of_a_turn_count_what_is_pinned(wanted: str, relevant: str, pinned: str, rates: precision.Rates) -> None:
+def test_the_rates_of_a_turn_count_what_is_pinned(wanted: str, relevant: str, pinned: str, rates: Rates) -> None:
     assert turn_rates(frozenset(wanted), Context(relevant=tuple(relevant), pinned=tuple(pinned))) == rates
 
 
