@@ -96,19 +96,20 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 # -- meaning
 
 
-def crowded(count: int, seed: int) -> np.ndarray:
+def crowded(count: int, seed: int, dimensions: int = DIMENSIONS) -> np.ndarray:
     """Unit vectors in a narrow cone, as a sentence embedder's are: float32 (count, d)."""
-    cone = np.random.default_rng(1).normal(size=DIMENSIONS) * 2
-    stretch = np.linspace(1.0, 0.1, DIMENSIONS)
-    return unit(np.random.default_rng(seed).normal(size=(count, DIMENSIONS)) * stretch + cone)
+    cone = np.random.default_rng(1).normal(size=dimensions) * 2
+    stretch = np.linspace(1.0, 0.1, dimensions)
+    return unit(np.random.default_rng(seed).normal(size=(count, dimensions)) * stretch + cone)
 
 
 def meaning_of(notes: Iterable[np.ndarray]) -> Meaning:
     """Notes with one vector (d,) or several (p, d)."""
-    meaning = Meaning(DIMENSIONS)
-    for number, vectors in enumerate(notes):
+    vectors = list(notes)
+    meaning = Meaning(vectors[0].shape[-1])
+    for number, pieces in enumerate(vectors):
         meaning.new_row()
-        meaning.put(number, np.atleast_2d(vectors))
+        meaning.put(number, np.atleast_2d(pieces))
     meaning.gather()
     return meaning
 
@@ -117,16 +118,18 @@ def formula(notes: np.ndarray, unrelated: np.ndarray, towards: np.ndarray) -> np
     """Each note's score for a unit vector, straight from the definition, in float64: (n,)."""
     seen = np.concatenate([notes[: stage(len(notes))], unrelated, unrelated]).astype(np.float64)
     mean, covariance = seen.mean(axis=0), np.cov(seen.T, bias=True)
-    inverse = np.linalg.inv(covariance + RIDGE * np.trace(covariance) / DIMENSIONS * np.eye(DIMENSIONS))
+    dimensions = len(mean)
+    inverse = np.linalg.inv(covariance + RIDGE * np.trace(covariance) / dimensions * np.eye(dimensions))
     apart = towards - mean
-    chance = math.sqrt(np.trace(inverse @ covariance) / DIMENSIONS)
+    chance = math.sqrt(np.trace(inverse @ covariance) / dimensions)
     scores = (notes - mean) @ inverse @ apart / (math.sqrt(apart @ inverse @ apart) * chance)
     return np.asarray(scores)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 20, 120])
-def test_meaning_is_the_whitened_product(count: int) -> None:
-    notes, unrelated, questions = crowded(count, 2), crowded(16, 3), crowded(4, 4)
+@pytest.mark.parametrize("dimensions", [DIMENSIONS, 96])
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 63, 64, 65, 120])
+def test_meaning_is_the_whitened_product(count: int, dimensions: int) -> None:
+    notes, unrelated, questions = (crowded(size, seed, dimensions) for size, seed in ((count, 2), (16, 3), (4, 4)))
     meaning = meaning_of(notes)
     for one in questions:
         assert meaning.evidence(one, unrelated) == pytest.approx(formula(notes, unrelated, one), abs=2e-3)
@@ -141,8 +144,9 @@ def test_meaning_counts_in_standard_deviations() -> None:
 
 
 def test_a_note_like_all_the_others_stands_out_nowhere_though_its_cosine_is_high() -> None:
-    notes, unrelated, questions = crowded(200, 2), crowded(16, 3), crowded(30, 4)
-    middle = whitening(notes, unrelated).mean
+    unrelated, questions = crowded(16, 3), crowded(30, 4)
+    notes = crowded(200, 2)
+    middle = whitening(notes[: stage(202)], unrelated).mean
     meaning = meaning_of([*notes, unit(middle), middle.astype(np.float32)])
     scores = np.stack([meaning.evidence(one, unrelated) for one in questions])
     assert (questions @ unit(middle)).min() > 0.8
@@ -196,11 +200,18 @@ def test_a_long_note_is_as_near_as_its_best_piece() -> None:
     pieces = np.stack([notes[5], crowded(1, 7)[0], one, crowded(1, 8)[0]])
     long = meaning_of([*notes[:5], pieces, *notes[6:]])
     wanted = formula(notes, unrelated, one)
-    white = whitening(notes, unrelated)
+    white = whitening(notes[: stage(12)], unrelated)
     wanted[5] = ((pieces - white.mean) @ white.direction(one)).max()
     assert long.evidence(one, unrelated) == pytest.approx(wanted, abs=2e-3)
     assert wanted[5] == wanted.max()
     assert long.cosines(one, [4, 5]) == pytest.approx([notes[4] @ one, 1.0], abs=1e-5)
+
+
+@open_fault("a note whose first piece has no vector is taken to have none at all")
+def test_a_long_note_is_found_though_its_first_piece_means_nothing() -> None:
+    one = crowded(1, 4)[0]
+    meaning = meaning_of([*crowded(12, 2), np.stack([NOTHING, one])])
+    assert int(np.argmax(meaning.evidence(one, crowded(16, 3)))) == 12
 
 
 def test_a_note_made_short_forgets_its_pieces() -> None:
@@ -217,9 +228,9 @@ def test_stages_follow_the_size_closely() -> None:
     assert stages == sorted(stages)
     assert stages[:2] == [0, 0]
     assert stages[2:11] == list(range(2, 11))
-    assert all(0.9 * size <= made <= size for size, made in enumerate(stages) if size >= 20)
+    assert all(0.8 * size <= made <= size for size, made in enumerate(stages) if size >= 2)
     assert all(stage(made) == made for made in stages)
-    assert len(set(stages)) < 80
+    assert len(set(stages)) < 50  # few enough to be cheap
 
 
 # -- an index built anew
@@ -425,7 +436,7 @@ def told(index: SpaceIndex) -> dict[str, Any]:
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, database=None)
 def test_after_any_revisions_words_answer_as_if_there_had_been_none(steps: list[Step]) -> None:
     grown, fresh = map(told, played(steps))
     assert {name: grown.pop(name) for name in ("held", "named", "spelt", "words of", "holds")} == {
@@ -521,19 +532,22 @@ def test_a_dropped_letter_is_a_slip_in_a_word_of_six_letters(typed: str, known: 
         ("horse", "house"),
         ("batter", "butter"),
         ("cat", "cart"),
-        ("form", "from"),
+        ("salt", "slat"),
         ("mitchen", "kitchen"),  # another first letter
         ("itchen", "kitchen"),
         ("2023", "2024"),  # digits
         ("2203", "2023"),
         ("err10042", "err1042"),
         ("v100000", "v100001"),
+        ("kitch3n", "kitchen"),
+        ("zoo", "zo"),  # too short to tell
         ("kitchensink", "kitchen"),  # too far
         ("kotchan", "kitchen"),
     ],
 )
 def test_another_word_is_not_read_as_a_near_one(typed: str, known: str) -> None:
     assert read_as(typed, known) is None
+    assert not looks_like(terms(typed)[0], terms(known)[0])
 
 
 @pytest.mark.parametrize(("typed", "known"), [("北京大学", "北京大大学"), ("哈哈大笑", "哈哈哈大笑"), ("小提琴手", "小提琴提手")])
@@ -574,6 +588,7 @@ def named(keyword: str, text: str, content: str = "It stands in the shed.") -> f
         ("oak table", "Is the table made of oak or of beech?"),  # in any order
         ("Oak Tables", "OAK TABLE"),
         ("oak table", "oak tabble"),  # as the space spells it
+        ("Zugspitze plan", "What is the plan for the Zugspitze?"),  # as rare as its rarest word
         ("ERR-1042", "What does ERR-1042 mean?"),
         ("路由器", "路由器的密码是什么？"),
         ("星河项目", "星河项目什么时候上线？"),
@@ -676,6 +691,16 @@ def test_a_share_of_the_best_is_asked_for_but_not_of_what_a_keyword_names(count:
     picks = chosen(blank(count, meaning=meaning, keyword=keyword))
     assert total_at(0.5, count) < 0.9 * WEIGHTS.keyword < meaning[1]
     assert [pick.row for pick in picks] == [0, 2]
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_only_what_is_relevant_enough_comes_back(count: int) -> None:
+    meaning = np.zeros(count, np.float32)
+    meaning[:3] = [total_at(relevance, count) for relevance in (0.49, 0.6, 0.51)]
+    assert [pick.row for pick in chosen(blank(count, meaning=meaning))] == [1, 2]
+    assert [pick.row for pick in chosen(blank(count, meaning=meaning), cut_off=0.45)] == [1, 2, 0]
+    assert [pick.row for pick in chosen(blank(count, meaning=meaning), cut_off=0.55)] == [1]
+    assert [pick.score for pick in chosen(blank(count, meaning=meaning))] == pytest.approx([0.6, 0.51], abs=1e-4)
 
 
 @open_fault("half of a best hit whose evidence is below zero is more than the best hit has")
@@ -812,11 +837,11 @@ def test_topics_count_a_small_share_in_either_language() -> None:
     text = "Where does she live?"
     tags = asked(text).tags
     home = tags.index("home")
-    notes = [note("I moved to Lyon.", tags=("home",)), note("我搬到了里昂。", tags=(tags[home + 1],)), note("I moved to Bonn.")]
-    index = index_of(*notes)
+    tagged = [note("I moved to Lyon.", tags=("home",)), note("我搬到了里昂。", tags=(tags[home + 1],))]
+    index = index_of(*tagged, note("I moved to Bonn."), note("Home, sweet home.", tags=("home",)))
     share = heard(index, text).share
     assert share[:2] == pytest.approx([TOPIC_SHARE] * 2, rel=0.5)
-    assert share.max() <= TOPIC_SHARE + 1e-6
+    assert share[3] == share.max() == pytest.approx(TOPIC_SHARE)
     assert share[2] == 0
 
 
