@@ -54,11 +54,6 @@ MONDAY_15_MAY = datetime(2023, 5, 15, 9, tzinfo=UTC)
 KINDS = {"meaning", "words", "keyword", "around", "near", "answer", "speaker", "asks", "date", "foreign"}
 
 
-def open_fault(why: str) -> pytest.MarkDecorator:
-    """Mark what is known to fail. Strict: once it is mended the test fails until this mark is gone."""
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=why)
-
-
 def note(content: str, name: str = "", *, keywords: Sequence[str] = (), at: datetime = MAY_1, **other: Any) -> Note:
     """A note as a store would give it. ``keywords`` are its author's."""
     own = tuple(keywords)
@@ -207,7 +202,6 @@ def test_a_long_note_is_as_near_as_its_best_piece() -> None:
     assert long.cosines(one, [4, 5]) == pytest.approx([notes[4] @ one, 1.0], abs=1e-5)
 
 
-@open_fault("a note whose first piece has no vector is taken to have none at all")
 def test_a_long_note_is_found_though_its_first_piece_means_nothing() -> None:
     one = crowded(1, 4)[0]
     meaning = meaning_of([*crowded(12, 2), np.stack([NOTHING, one])])
@@ -274,7 +268,6 @@ def test_an_index_with_revisions_equals_one_built_anew() -> None:
         assert totals(grown, text) == pytest.approx(totals(index_of(*notes), text), abs=1e-4)
 
 
-@open_fault("SpaceIndex keeps the session order that a note had when it was put first")
 def test_a_note_moved_to_another_session_is_among_its_new_turns() -> None:
     turns = session("Where did you park?", "By the station.", "Great, thanks!")
     grown = index_of(*turns)
@@ -461,7 +454,6 @@ def test_the_words_that_a_note_lost_count_nowhere() -> None:
     assert lexicon.words_of(0) == {found.number for word in ("harbour",) if (found := lexicon.term(word))}
 
 
-@open_fault("of two words as near, the one that the space met first is taken, also where a revision has moved it since")
 def test_a_slip_is_read_the_same_after_a_restart() -> None:
     index = index_of(note("kitchen", "a"), note("kitchin", "b"))
     notes = [note("kitchin", "a", revision=2), note("kitchen", "b", revision=2)]
@@ -517,7 +509,6 @@ def test_a_slip_of_the_keyboard_is_read_as_the_word(typed: str, known: str) -> N
     assert read_as(typed, known, "violin", "some other note") == terms(known)[0]
 
 
-@open_fault("looks_like promises it, but a dropped letter is a slip only from seven letters on, and stems are shorter than words")
 @pytest.mark.parametrize(
     ("typed", "known"), [("gutar", "guitar"), ("violn", "violin"), ("bicyle", "bicycle"), ("goverment", "government")]
 )
@@ -615,7 +606,6 @@ def test_part_of_a_keyword_names_nothing(keyword: str, text: str) -> None:
     assert named(keyword, text) == 0
 
 
-@open_fault("a Chinese text is cut into words by what stands around them: 课在, 我张, and the keyword's words are not there")
 @pytest.mark.parametrize(
     ("keyword", "text"),
     [
@@ -629,7 +619,6 @@ def test_a_chinese_keyword_is_found_wherever_it_stands(keyword: str, text: str) 
     assert named(keyword, text) > 0.9
 
 
-@open_fault("the names of speakers are taken from a question before its keywords are looked for")
 @pytest.mark.parametrize("text", ["Where is the bike of Ana?", "Has anybody seen Ana with a bike?"])
 def test_a_keyword_may_hold_the_name_of_a_speaker(text: str) -> None:
     index = index_of(note("It stands in the shed.", keywords=["Ana's bike"], speaker="Ana"), "Lunch was good.")
@@ -703,7 +692,6 @@ def test_only_what_is_relevant_enough_comes_back(count: int) -> None:
     assert [pick.score for pick in chosen(blank(count, meaning=meaning))] == pytest.approx([0.6, 0.51], abs=1e-4)
 
 
-@open_fault("half of a best hit whose evidence is below zero is more than the best hit has")
 def test_the_best_note_is_never_cut_by_its_own_share() -> None:
     found = blank(3, meaning=[-1.0, -2.0, -9.0])
     assert weigh(found).relevance(0) > 0.01
@@ -722,7 +710,6 @@ def test_near_copies_count_once() -> None:
     assert [(pick.row, pick.copies) for pick in picks] == [(0, [2]), (1, []), (3, [])]
 
 
-@open_fault("a copy that fills what is left is still listed as left out")
 def test_a_copy_that_comes_back_itself_is_not_left_out() -> None:
     picks = chosen(blank(2, meaning=[9.0, 8.0]), cut_off=0.0, same=lambda first, second: True)
     assert [pick.row for pick in picks] == [0, 1]
@@ -860,19 +847,16 @@ def test_a_chinese_speaker_is_named() -> None:
     assert heard(index, "王小明喜欢什么？").said.tolist() == [0, 1]
 
 
-@open_fault("a name in the possessive is another token: ana's")
 @pytest.mark.parametrize("text", ["What is Ana's job?", "What is Ana’s job?"])
 def test_a_possessive_names_the_speaker(text: str) -> None:
     assert heard(index_of(note("a", speaker="Ana"), note("b", speaker="Ben")), text).said.tolist() == [1, 0]
 
 
-@open_fault("any word of a name names it, grammar included")
 def test_grammar_in_a_name_names_nobody() -> None:
     index = index_of(note("a", speaker="The Doctor"), note("b", speaker="Mary of Kent"))
     assert not heard(index, "When is the lesson of the violin?").said.any()
 
 
-@open_fault("a Chinese text is cut into words by what stands around them: 小王约")
 def test_a_chinese_speaker_is_named_wherever_the_name_stands() -> None:
     assert heard(index_of(note("甲", speaker="小王")), "我和小王约了几点？").said.tolist() == [1]
 
@@ -1274,7 +1258,6 @@ def test_why_in_words_and_numbers(kept: Memory) -> None:
     assert f"meaning {why.dense:.2f}; words {why.lexical:.2f} (kithcen, tap, dripping)" in str(why)
 
 
-@open_fault("the remark holds the stem that is compared: read as strawberri")
 def test_why_shows_the_word_and_not_its_stem(memory: Memory) -> None:
     memory.add("I picked strawberries with the families next door.")
     hit = memory.search("strawbberries")[0]

@@ -11,7 +11,7 @@ from engramma.background import Background
 from engramma.note import Note, Why
 from engramma.scoring import Question, Scores, total_at
 from engramma.store.index import ARCHIVED, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
-from engramma.words import terms
+from engramma.words import term_of, terms, tokens
 
 SHARE_OF_BEST = 0.5
 """A hit has at least this share of the best hit's evidence, unless the cut-off is switched off or the
@@ -50,7 +50,7 @@ def choose(
     """The best k rows above the cut-off, near copies once. With cut-off 0 copies fill what is left."""
     bar = total_at(cut_off, len(index), scores.weights)
     rows = np.flatnonzero(allowed & (scores.total >= bar))
-    if cut_off > 0 and len(rows):
+    if cut_off > 0 and len(rows) and scores.total[rows].max() > 0:
         enough = scores.total[rows] >= share_of_best * float(scores.total[rows].max())
         rows = rows[enough | (scores.signals.keyword[rows] > 0)]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
@@ -67,7 +67,10 @@ def choose(
             twin.copies.append(row)
     if cut_off <= 0 and len(picks) < k:
         rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
-        picks += [Pick(row, scores.relevance(row)) for row in rest[: k - len(picks)]]
+        added = rest[: k - len(picks)]
+        for pick in picks:
+            pick.copies = [row for row in pick.copies if row not in added]
+        picks += [Pick(row, scores.relevance(row)) for row in added]
         picks.sort(key=lambda pick: -pick.score)
     return picks
 
@@ -109,13 +112,20 @@ def why(index: SpaceIndex, scores: Scores, pick: Pick, asked: Question, note: No
     evidence = {kind: round(float(values[pick.row]), 2) for kind, values in scores.evidence.items()}
     return Why(
         dense=round(alike, 3),
-        lexical=round(min(float(scores.signals.share[pick.row]), 1.0), 3),
+        lexical=round(_covered(index, asked, scores, words), 3),
         session=round(_session(evidence), 3),
         words=tuple(words),
         evidence={kind: value for kind, value in evidence.items() if abs(value) >= _LEAST_SHOWN},
         copies=tuple(index.ids[row] for row in pick.copies),
         remarks=tuple(_remarks(evidence, asked, note, {word: respelt.get(asked.said[word]) for word in words})),
     )
+
+
+def _covered(index: SpaceIndex, asked: Question, scores: Scores, words: Sequence[str]) -> float:
+    """The share of the question's word weight (idf) that lies in some of its words, 0 to 1."""
+    respelt = scores.signals.respelt
+    weight = {word: index.lexicon.idf(respelt.get(term, term)) for word, term in asked.said.items()}
+    return sum(weight[word] for word in words) / max(sum(weight.values()), 1e-6)
 
 
 def _session(evidence: dict[str, float]) -> float:
@@ -134,6 +144,9 @@ def _remarks(evidence: Mapping[str, float], asked: Question, note: Note, respelt
         yield f"said by {note.speaker} {evidence['speaker']:+.1f}"
     if evidence.get("answer", 0) >= _LEAST_SHOWN:
         yield f"answers the turn before it {evidence['answer']:+.1f}"
-    yield from (f"{word} read as {like}" for word, like in respelt.items() if like)
+    for word, like in respelt.items():
+        if like:
+            spelling = next((token for token in tokens(note.content) if term_of(token) == like), like)
+            yield f"{word} read as {spelling}"
     if topics := [tag for tag in note.tags if tag in asked.tags]:
         yield f"topic {', '.join(topics)}"

@@ -226,7 +226,7 @@ class Why:
         if self.session:
             parts.append(f"session {self.session:.2f}")
         if self.copies:
-            parts.append(f"{len(self.copies)} near copies left out")
+            parts.append(f"{len(self.copies)} near {'copy' if len(self.copies) == 1 else 'copies'} left out")
         return "; ".join([*parts, *self.remarks])
 
 

@@ -23,7 +23,7 @@ from engramma.dates import said_dates
 from engramma.note import SaidDate
 from engramma.store.index import SpaceIndex, stepped
 from engramma.store.lexicon import K1, UNSEEN
-from engramma.words import is_chinese, is_stop, term_of, terms, tokens
+from engramma.words import bare, has_han, is_chinese, is_stop, term_of, terms, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def question(text: str, vector: np.ndarray, *, now: datetime | None = None) -> Q
     topics = {term: TOPIC_WEIGHT / len(terms(tag)) for tag in asked for term in terms(tag) if term not in words}
     dates, today = (said_dates(text, now), now.date()) if now else ((), date.max)
     vector = vector if any(char.isalnum() for char in text) else np.zeros_like(vector)  # "???" means nothing
-    return Question(text, vector, words, said, topics, frozenset(spoken), tags=asked, dates=dates, today=today)
+    return Question(text, vector, words, said, topics, frozenset(map(bare, spoken)), tags=asked, dates=dates, today=today)
 
 
 def passage_question(text: str, vector: np.ndarray) -> Question:
@@ -172,14 +172,15 @@ def signals(index: SpaceIndex, asked: Question, background: Background) -> Signa
     if asked.passage:
         share = _share(index, asked.words, {}, _most(index, asked.words))
         return Signals(meaning, share, share, nothing, nothing, nothing, nothing, nothing, nowhere, nowhere)
-    named = [name for name in index.speakers if asked.names & _name_words(name)]
-    words, respelt = _known(index, _without_names(asked.words, named))
+    named = [name for name in index.speakers if _names(asked, name)]
+    whole, respelt = _known(index, asked)
+    words = _without_names(whole, named)
     most = _most(index, words)
     return Signals(
         meaning,
         _share(index, words, asked.topics, most),
         index.lexicon.bm25_around(words, index.around()) / np.float32(most),
-        _keywords(index, words),
+        _keywords(index, asked.text, whole),
         _dates(index, asked),
         np.isin(index.speaker.view, [index.speakers[name] for name in named]).astype(np.float32) if named else nothing,
         index.asks.view.astype(np.float32),
@@ -212,10 +213,10 @@ def weigh(found: Signals, weights: Weights = WEIGHTS) -> Scores:
     return Scores(found, evidence, np.asarray(np.sum(list(evidence.values()), axis=0), np.float32), weights)
 
 
-def _known(index: SpaceIndex, words: Mapping[str, float]) -> tuple[dict[str, float], dict[str, str]]:
+def _known(index: SpaceIndex, asked: Question) -> tuple[dict[str, float], dict[str, str]]:
     """The question's words as this space spells them, and which of them were spelt otherwise."""
-    respelt = {word: like for word in words if (like := index.lexicon.spelt(word))}
-    return {respelt.get(word, word): weight for word, weight in words.items()}, respelt
+    respelt = {word: like for word in asked.words if (like := index.lexicon.spelt(word))}
+    return {respelt.get(word, word): weight for word, weight in asked.words.items()}, respelt
 
 
 def _most(index: SpaceIndex, words: Mapping[str, float]) -> float:
@@ -234,18 +235,25 @@ def _share(index: SpaceIndex, words: Mapping[str, float], topics: Mapping[str, f
     return np.asarray((index.lexicon.bm25(words) + topical) / np.float32(most))
 
 
-def _keywords(index: SpaceIndex, words: Mapping[str, float]) -> np.ndarray:
+def _keywords(index: SpaceIndex, text: str, words: Mapping[str, float]) -> np.ndarray:
     """How rare the rarest keyword of its author's is that the question holds whole: 0 (none, or everywhere) to 1."""
     found = np.zeros(len(index), np.float32)
     rarest = math.log1p((len(index) + UNSEEN) / 1.5)
-    for row, idf in index.lexicon.named(words).items():
+    for row, idf in index.lexicon.named(words, text).items():
         found[row] = min(idf / rarest, 1.0)
     return found
 
 
 @lru_cache(maxsize=1000)
 def _name_words(name: str) -> frozenset[str]:
-    return frozenset(tokens(name))
+    """The words that name a speaker: of "Mary of Kent" two; grammar only where there is nothing else."""
+    words = frozenset(tokens(name))
+    return frozenset(word for word in words if not is_stop(word)) or words
+
+
+def _names(asked: Question, name: str) -> bool:
+    """Whether a question names a speaker: by a word of the name, or by a Chinese one as it stands."""
+    return bool(asked.names & _name_words(name)) or (len(name) > 1 and has_han(name) and name in asked.text.casefold())
 
 
 def _without_names(words: Mapping[str, float], named: Sequence[str]) -> Mapping[str, float]:

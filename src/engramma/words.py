@@ -102,6 +102,11 @@ def tokens(text: str) -> Iterator[str]:
             yield from filter(None, token.split("_"))
 
 
+def has_han(text: str) -> bool:
+    """Whether a text holds a Han character."""
+    return _HAN.search(text) is not None
+
+
 def is_stop(token: str) -> bool:
     """Whether a token carries grammar rather than content."""
     return token in STOP_EN or token in STOP_ZH
@@ -122,8 +127,11 @@ _LONG_SLIP = 7  # from here on a wrong letter is a slip too; in a short word it 
 
 
 def looks_like(typed: str, word: str) -> bool:
-    """Whether one word is a slip of the keyboard away from another: a letter doubled, dropped, added or
-    swapped with the next one, and in a long word a wrong letter. Both begin with the same letter."""
+    """Whether one stem is a slip of the keyboard away from another: a letter doubled, swapped with the
+    next one, dropped or added, or, in a long one, a wrong one. Both begin with the same letter.
+
+    The shorter a stem, the fewer slips are believed: "compon" and "compos" are two words.
+    """
     from rapidfuzz.distance import OSA
 
     size = max(len(typed), len(word))
@@ -131,18 +139,25 @@ def looks_like(typed: str, word: str) -> bool:
         return False
     if _undoubled(typed) == _undoubled(word):
         return True
-    return size > _SLIP + 1 and OSA.distance(typed, word, score_cutoff=1) == 1 and (
-        size >= _LONG_SLIP or sorted(typed) == sorted(word)
-    )  # fmt: skip
+    if OSA.distance(typed, word, score_cutoff=1) != 1:
+        return False
+    if sorted(typed) == sorted(word):
+        return size > _SLIP
+    return size >= (_LONG_SLIP if len(typed) == len(word) else _LONG_SLIP - 1)
 
 
 def _undoubled(word: str) -> str:
     return re.sub(r"(.)\1+", r"\1", word)
 
 
+def bare(token: str) -> str:
+    """A token without its possessive ending."""
+    return token.removesuffix("'s")
+
+
 def term_of(token: str) -> str:
     """The index term of one token: possessive off, stemmed."""
-    return stem(token.removesuffix("'s"))
+    return stem(bare(token))
 
 
 _CACHED = 2000  # characters up to which a text's terms are kept: a turn is compared many times

@@ -46,6 +46,7 @@ class SpaceIndex:
         self.revision = Grown("i4")
         self.speakers: dict[str, int] = {}
         self._tails: dict[str, int] = {}
+        self._sessions: list[str | None] = []
         self._around: tuple[np.ndarray, ...] | None = None
 
     def __len__(self) -> int:
@@ -58,28 +59,45 @@ class SpaceIndex:
 
     def put(self, rows: Iterable[IndexRow]) -> None:
         """Add notes, or take over their newest revision."""
-        stale = False
+        stale = moved = False
         for entry in rows:
-            row = self.row_of.get(entry.note.id)
-            stale |= self._set(self._new_row(entry.note) if row is None else row, entry)
+            known = self.row_of.get(entry.note.id)
+            row = self._new_row(entry.note) if known is None else known
+            moved |= entry.note.session != self._sessions[row]
+            self._sessions[row] = entry.note.session
+            stale |= self._set(row, entry)
         if stale:
             self.meaning.gather()
+        if moved:
+            self._order_anew()
 
     def _new_row(self, note: Note) -> int:
         row = self.row_of[note.id] = len(self.ids)
         self.ids.append(note.id)
-        previous = self._tails.get(note.session, -1) if note.session is not None else -1
-        for grown, value in ((self.before, previous), (self.after, -1), (self.speaker, -1), (self.expires, np.inf)):
+        self._sessions.append(note.session)
+        for grown, value in ((self.before, -1), (self.after, -1), (self.speaker, -1), (self.expires, np.inf)):
             grown.append(value)
         for grown in (self.status, self.language, self.asks, self.denies, self.revision):
             grown.append(0)
         for part in (self.lexicon, self.meaning, self.calendar):
             part.new_row()
-        if note.session is not None:
-            if previous >= 0:
-                self.after.view[previous] = row
-            self._tails[note.session] = row
+        self._follow(row)
         return row
+
+    def _follow(self, row: int) -> None:
+        """Put a note at the end of its session."""
+        session = self._sessions[row]
+        if session is not None:
+            if (previous := self._tails.get(session, -1)) >= 0:
+                self.before.view[row], self.after.view[previous] = previous, row
+            self._tails[session] = row
+
+    def _order_anew(self) -> None:
+        """Follow all sessions again, after a note moved to another one."""
+        self.before.view[:], self.after.view[:] = -1, -1
+        self._tails, self._around = {}, None
+        for row in range(len(self)):
+            self._follow(row)
 
     def _set(self, row: int, entry: IndexRow) -> bool:
         note = entry.note

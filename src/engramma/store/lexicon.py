@@ -15,7 +15,7 @@ import numpy as np
 
 from engramma.note import Note
 from engramma.store.arrays import Grown
-from engramma.words import is_common, looks_like, terms
+from engramma.words import has_han, is_common, looks_like, terms
 
 # BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework"), with a weight a field.
 K1, B = 1.2, 0.5
@@ -79,6 +79,7 @@ class Lexicon:
         self._numbered: list[Postings] = []
         self._shapes: dict[tuple[str, int], list[str]] = {}
         self._names: dict[str, list[tuple[frozenset[str], int]]] = {}
+        self._han_names: dict[str, list[tuple[str, frozenset[str], int]]] = {}
         self._known_norms: dict[bool, tuple[int, np.ndarray]] = {}
         self.dead = 0
 
@@ -103,7 +104,7 @@ class Lexicon:
             self._terms[row].append(postings.number)
         self._said[row] = said
         for name in note.given.get("keywords", ()):
-            self._put_name(frozenset(terms(name)), slot)
+            self._put_name(name, slot)
 
     def _forget(self, row: int) -> None:
         self.dead += self.slot.view[row] >= 0
@@ -117,9 +118,12 @@ class Lexicon:
         self._shapes.setdefault((term[0], len(term)), []).append(term)
         return found
 
-    def _put_name(self, name: frozenset[str], slot: int) -> None:
-        if name:
-            self._names.setdefault(min(name), []).append((name, slot))
+    def _put_name(self, name: str, slot: int) -> None:
+        words = frozenset(terms(name))
+        if words:
+            self._names.setdefault(min(words), []).append((words, slot))
+        if len(name) > 1 and has_han(name):
+            self._han_names.setdefault(name[0].casefold(), []).append((name.casefold(), words, slot))
 
     def term(self, term: str) -> Postings | None:
         """Where a term occurs."""
@@ -143,20 +147,28 @@ class Lexicon:
         return self._postings[term].held if term in self._postings else 0
 
     def spelt(self, term: str) -> str | None:
-        """The word of this space that an unknown one is a slip of the keyboard from, if there is one."""
+        """The term of this space that an unknown one is a slip of the keyboard from, if there is one: of several
+        the one that most notes hold."""
         if self.held(term):
             return None
         near = (word for size in (-1, 0, 1) for word in self._shapes.get((term[0], len(term) + size), ()))
-        return next((word for word in near if looks_like(term, word) and self.held(word)), None)
+        alike = [word for word in near if self.held(word) and looks_like(term, word)]
+        return min(alike, key=lambda word: (-self.held(word), word), default=None)
 
-    def named(self, words: Mapping[str, float]) -> dict[int, float]:
-        """Rows with an author's keyword whose words the question all holds, and the keyword's idf."""
-        found: dict[int, float] = {}
-        for term in words:
-            for name, slot in self._names.get(term, ()):
-                row = int(self._row_of.view[slot])
-                if self.slot.view[row] == slot and name <= words.keys():
-                    found[row] = max(found.get(row, 0.0), max(self.idf(word) for word in name))
+    def named(self, words: Mapping[str, float], text: str = "") -> dict[int, float]:
+        """Rows with an author's keyword that the question holds whole, and the keyword's idf.
+
+        All words of it, in any order; of a Chinese one the characters as they stand, since a segmenter
+        may cut the sentence around them otherwise.
+        """
+        text, found = text.casefold(), dict[int, float]()
+        held = [(name, slot) for term in words for name, slot in self._names.get(term, ()) if name <= words.keys()]
+        for place, char in enumerate(text):
+            held += [(name, slot) for said, name, slot in self._han_names.get(char, ()) if text.startswith(said, place)]
+        for name, slot in held:
+            row = int(self._row_of.view[slot])
+            if self.slot.view[row] == slot:
+                found[row] = max(found.get(row, 0.0), max((self.idf(word) for word in name), default=self.idf("")))
         return found
 
     def bm25(self, weights: Mapping[str, float]) -> np.ndarray:

@@ -101,7 +101,7 @@ class Meaning:
         if len(pieces) and pieces.shape[1] == self.dimensions:
             if row < self._made_from and not np.array_equal(self.vectors.view[row], pieces[0]):
                 self._whitening = None
-            self.vectors.view[row], self._told.view[row] = pieces[0], pieces[0].any()
+            self.vectors.view[row], self._told.view[row] = pieces[0], pieces.any()
             if len(pieces) > 1:
                 self._more[row] = pieces[1:]
         return had or row in self._more
