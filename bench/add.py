@@ -27,7 +27,7 @@ PARTS = {
 }
 WITHIN = {
     "neighbours: index brought up to date": (Indexes, "of"),
-    "neighbours: scoring": (nearest, "score"),
+    "neighbours: scoring": (nearest, "draft_totals"),
     "neighbours: reading notes": (SqliteStore, "notes"),
 }
 Laps = dict[str, list[float]]

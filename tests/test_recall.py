@@ -29,6 +29,7 @@ from engramma.scoring import (
     Scores,
     Signals,
     Weights,
+    draft_totals,
     passage_question,
     question,
     score,
@@ -926,14 +927,12 @@ def test_a_draft_asks_by_meaning_and_words_alone() -> None:
         note("渡轮在港口。", "b", session="s"),
     ]
     vector = HASH.embed(["harbour ferry"], kind="passage")[0]
-    found = signals(index_of(*turns), passage_question("Ana's harbour ferry on 1 May 2023", vector), BACKGROUND)
-    assert found.meaning[0] != 0
-    assert found.share[0] > 0
-    for name in ("keyword", "date", "said", "asks", "foreign"):
-        assert not getattr(found, name).any(), name
-    added = weigh(found).evidence
-    assert not added["near"].any()
-    assert not added["answer"].any()
+    index = index_of(*turns)
+    asked = passage_question("Ana's harbour ferry on 1 May 2023", vector)
+    totals = draft_totals(index, asked, BACKGROUND, Weights(words=1.0, around=2.0))
+    found = signals(index, asked, BACKGROUND)
+    assert totals == pytest.approx(found.meaning + 3.0 * found.share, abs=1e-4)
+    assert totals[0] > totals[1]
 
 
 # -- adding up

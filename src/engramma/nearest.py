@@ -10,7 +10,7 @@ import numpy as np
 from engramma.background import Background
 from engramma.choosing import likeness
 from engramma.note import Neighbour, Note, NoteId
-from engramma.scoring import Question, score
+from engramma.scoring import Question, draft_totals, relevance
 from engramma.store.index import VISIBLE, SpaceIndex
 from engramma.words import is_stop, term_of, tokens
 
@@ -31,18 +31,18 @@ def neighbours(
     """The k visible notes nearest a draft, best first. Hybrid, as any search is."""
     if len(index) == 0:
         return []
-    scores = score(index, asked, background)
+    totals = draft_totals(index, asked, background)
     mask = index.status.view == VISIBLE
     for note in leave_out:
         if note in index.row_of:
             mask[index.row_of[note]] = False
     found = np.flatnonzero(mask)
     if len(found) > k:
-        found = found[np.argpartition(-scores.total[found], k)[:k]]
-    rows = [int(row) for row in found[np.argsort(-scores.total[found], kind="stable")]]
+        found = found[np.argpartition(-totals[found], k)[:k]]
+    rows = [int(row) for row in found[np.argsort(-totals[found], kind="stable")]]
     rare, alike = _rare_words(index, asked.text), likeness(index, asked.vector, rows, background)
     return [
-        Near(index.ids[row], scores.relevance(row), float(near), _shared(index, row, rare))
+        Near(index.ids[row], relevance(float(totals[row]), len(index)), float(near), _shared(index, row, rare))
         for row, near in zip(rows, alike, strict=True)
     ]
 

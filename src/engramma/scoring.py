@@ -56,13 +56,13 @@ class Weights:
     """For notes with a keyword, given by their author, that the question holds whole, if it is rare."""
     foreign: float = 1.2
     """For notes in another language than the question, which no word can match by chance."""
-    middle: float = -3.6
+    middle: float = -3.7
     """The sum at which relevance is one half, for ln(1 + notes) = 0."""
-    growth: float = 1.55
+    growth: float = 1.6
     """What each unit of ln(1 + notes) adds to it: among more notes more look relevant by chance."""
     least: float = 3.4
     """The least that it is, in a space of any size."""
-    slope: float = 1.3
+    slope: float = 1.5
     """Sum per unit of the logistic."""
 
     def bar(self, notes: int) -> float:
@@ -89,7 +89,6 @@ class Question:
     said: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, float] = field(default_factory=dict)
     names: frozenset[str] = frozenset()
-    passage: bool = False
     tags: tuple[str, ...] = ()
     dates: tuple[SaidDate, ...] = ()
     today: date = date.max
@@ -109,8 +108,8 @@ def question(text: str, vector: np.ndarray, *, now: datetime | None = None) -> Q
 
 
 def passage_question(text: str, vector: np.ndarray) -> Question:
-    """A draft as the question that looks for its neighbours: its meaning and its words only."""
-    return Question(text, vector, dict.fromkeys(terms(text), 1.0), passage=True)
+    """A draft as the question that looks for its neighbours."""
+    return Question(text, vector, dict.fromkeys(terms(text), 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +148,13 @@ class Scores:
 
     def relevance(self, row: int) -> float:
         """The calibrated relevance of one note, 0 to 1."""
-        over = (float(self.total[row]) - self.weights.bar(len(self.total))) / self.weights.slope
-        return 1 / (1 + math.exp(-max(min(over, 30.0), -30.0)))
+        return relevance(float(self.total[row]), len(self.total), self.weights)
+
+
+def relevance(total: float, notes: int, weights: Weights = WEIGHTS) -> float:
+    """The calibrated relevance that a sum of evidence means among so many notes, 0 to 1."""
+    over = (total - weights.bar(notes)) / weights.slope
+    return 1 / (1 + math.exp(-max(min(over, 30.0), -30.0)))
 
 
 def total_at(wanted: float, notes: int, weights: Weights = WEIGHTS) -> float:
@@ -166,12 +170,9 @@ def score(index: SpaceIndex, asked: Question, background: Background, weights: W
 
 
 def signals(index: SpaceIndex, asked: Question, background: Background) -> Signals:
-    """What each note of an index says to a question. A draft asks by its meaning and its words only."""
+    """What each note of an index says to a question."""
     meaning = index.meaning.evidence(asked.vector, background.vectors)
-    nothing, nowhere = np.zeros(len(index), np.float32), np.full(len(index), -1)
-    if asked.passage:
-        share = _share(index, asked.words, {}, _most(index, asked.words))
-        return Signals(meaning, share, share, nothing, nothing, nothing, nothing, nothing, nowhere, nowhere)
+    nothing = np.zeros(len(index), np.float32)
     named = [name for name in index.speakers if _names(asked, name)]
     whole, respelt = _known(index, asked)
     words = _without_names(whole, named)
@@ -189,6 +190,13 @@ def signals(index: SpaceIndex, asked: Question, background: Background) -> Signa
         index.after.view,
         respelt,
     )
+
+
+def draft_totals(index: SpaceIndex, asked: Question, background: Background, weights: Weights = WEIGHTS) -> np.ndarray:
+    """The sum of evidence of each note for a draft: its meaning and its words only, float32 (n,)."""
+    meaning = index.meaning.evidence(asked.vector, background.vectors)
+    share = _share(index, asked.words, {}, _most(index, asked.words))
+    return np.asarray(weights.dense * meaning + np.float32(weights.words + weights.around) * share, np.float32)
 
 
 def weigh(found: Signals, weights: Weights = WEIGHTS) -> Scores:

@@ -54,7 +54,7 @@ def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
     with _threads().limit(limits=1):  # of matrices this small threads only wait for one another: up to ten times as long
         inverse = _inverse(apart, ridge)
     kept = 1 - ridge * float(np.trace(inverse)) / dimensions
-    return Whitening(mean, inverse, max(float(np.sqrt(max(kept, 0.0))), 1e-3))
+    return Whitening(mean.astype(np.float32), inverse.astype(np.float32), max(float(np.sqrt(max(kept, 0.0))), 1e-3))
 
 
 @cache
