@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from engramma import Weights
 from evals import asking, locomo, measures, results, sets
 from evals.ablations import ABLATIONS, SWEPT
 from evals.asking import DEFAULT, Run, outcomes
@@ -225,6 +224,9 @@ def run_precision(args: Namespace, embedder: Cached) -> Data:
 
     if not args.folder.is_dir():
         raise BadInput(f"there is no folder {str(args.folder)!r}: give the one with the fixtures of tenurehq/precisionMemBench")
+    for name in (precision.BELIEFS, precision.CASES, precision.SESSIONS):
+        if not isinstance(found := sets.loaded(args.folder / name), list) or not found:
+            raise BadInput(f"{str(args.folder / name)!r} holds no list: give the fixtures of tenurehq/precisionMemBench")
     result: Data = precision.run(args.folder, embedder)
     print(precision.table(result))
     return result
@@ -237,12 +239,12 @@ def run_fit(args: Namespace, embedder: Cached) -> Data:
     memories = [*locomo.limited(locomo.read(args.file), args.conversations, args.questions), sets.chinese(), sets.diary()]
     found = fit.shelves(memories, off_topic(OFF_TOPIC), embedder)
     whole = found[: len(memories)]
-    weights = fit.climbed(whole, Weights())
+    weights = fit.climbed(whole)
     fitted = fit.bar_fitted([fit.bests(one, weights) for one in found], weights)
     kept = {
         "weights": asdict(fitted),
         "fitted on all": {one.name: fit.recalled(one, fitted) for one in whole},
-        "left out": fit.left_out(whole, Weights()),
+        "left out": fit.left_out(whole),
         "bars": fit.bars([fit.bests(one, fitted) for one in found], fitted),
     }
     print(results.table("recall with weights fitted on all, %", kept["fitted on all"]))

@@ -2,7 +2,8 @@
 
 Cosines of an embedder mean nothing by themselves: multilingual-e5-small gives unrelated texts 0.72.
 We embed a few texts about nothing in particular, once per embedder, and keep their vectors with the
-store. A small space is whitened with them; and the mean cosine of a text with them is that text's own
+store. A small space is whitened with them; what a few questions about nothing find in a note is no
+evidence for it; and the mean cosine of a text with them is that text's own
 zero, one for notes in Chinese and one for all others, which takes away the advantage of its own
 language.
 """
@@ -36,15 +37,26 @@ PASSAGES = (
     "这首歌在年轻人中很流行。",
     "医生建议每天多喝水。",
 )
+QUESTIONS = (
+    "What did the council decide about the bridge?",
+    "How does a cactus store water?",
+    "When does the ferry leave?",
+    "Who won the match?",
+    "这家店的利润是多少？",
+    "图书馆几点关门？",
+    "怎么做番茄炒蛋？",
+    "那颗恒星有多远？",
+)
 OTHER, CHINESE = 0, 1
 _PASSAGE_LANGUAGE = np.array([OTHER] * 8 + [CHINESE] * 8)
 
 
 @dataclass(frozen=True)
 class Background:
-    """``vectors`` (16, d) of PASSAGES."""
+    """``vectors`` (16, d) of PASSAGES and ``questions`` (8, d) of QUESTIONS."""
 
     vectors: np.ndarray
+    questions: np.ndarray
 
     def zero(self, vector: np.ndarray) -> np.ndarray:
         """The mean cosine of a unit vector with unrelated texts: (2,), other languages and Chinese."""
@@ -60,8 +72,11 @@ class Background:
 
     def dump(self) -> str:
         """As text, for the store's settings."""
-        data = base64.b64encode(self.vectors.astype("<f4").tobytes()).decode()
-        return json.dumps({"vectors": data})
+        return json.dumps({"vectors": _text(self.vectors), "questions": _text(self.questions)})
+
+
+def _text(vectors: np.ndarray) -> str:
+    return base64.b64encode(vectors.astype("<f4").tobytes()).decode()
 
 
 def load(text: str | None, dimensions: int) -> Background | None:
@@ -70,12 +85,12 @@ def load(text: str | None, dimensions: int) -> Background | None:
         return None
     try:
         value = json.loads(text)
-        vectors = np.frombuffer(base64.b64decode(value["vectors"]), "<f4").reshape(len(PASSAGES), dimensions)
-        return Background(vectors)
+        vectors, questions = (np.frombuffer(base64.b64decode(value[name]), "<f4") for name in ("vectors", "questions"))
+        return Background(vectors.reshape(len(PASSAGES), dimensions), questions.reshape(len(QUESTIONS), dimensions))
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def measure(embedder: Embedder) -> Background:
     """Embed the texts."""
-    return Background(embedded(embedder, PASSAGES, "passage"))
+    return Background(embedded(embedder, PASSAGES, "passage"), embedded(embedder, QUESTIONS, "query"))

@@ -17,7 +17,7 @@ SHARE_OF_BEST = 0.5
 """A hit has at least this share of the best hit's evidence, unless the cut-off is switched off or the
 question names it by a keyword of its author's."""
 _COPY_LIKENESS = 0.6  # of the way from unrelated to identical, for notes that also share their words
-_COPY_WORDS = 0.7
+_COMPARED = 200  # rows among which copies are looked for: each is compared with each
 _LEAST_SHOWN = 0.05  # of evidence, to be worth a word
 
 
@@ -56,15 +56,16 @@ def choose(
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
     best = [int(row) for row in order[: 4 * k + 20]]
-    same = copies_among(best)
-    for row in best:
+    same = copies_among(best[:_COMPARED])
+    for place, row in enumerate(best):
         if len(picks) == k:
             break
-        twin = next((pick for pick in picks if same(pick.row, row)), None)
+        twin = next((pick for pick in picks if same(pick.row, row)), None) if place < _COMPARED else None
         if twin is None:
             picks.append(Pick(row, scores.relevance(row)))
         else:
-            twin.copies.append(row)
+            older, twin.row = sorted((twin.row, row), key=lambda one: (len(index.lexicon.words_of(one)), one))
+            twin.copies.append(older)  # what says more stands for both, of equals what was added last
     if cut_off <= 0 and len(picks) < k:
         rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
         added = rest[: k - len(picks)]
@@ -91,7 +92,7 @@ def near_copies(index: SpaceIndex, background: Background) -> Copies:
             if likeness[place[first], place[second]] < _COPY_LIKENESS or form[place[first]] != form[place[second]]:
                 return False  # a question is no copy of its answer, nor a denial of what it denies
             mine, other = words[first], words[second]
-            return len(mine & other) >= _COPY_WORDS * max(1, min(len(mine), len(other)))
+            return mine <= other or other <= mine  # "runs on 14" is no copy of "runs on 16"
 
         return same
 
@@ -136,7 +137,9 @@ def _session(evidence: dict[str, float]) -> float:
 
 def _remarks(evidence: Mapping[str, float], asked: Question, note: Note, respelt: Mapping[str, str | None]) -> Iterable[str]:
     if evidence.get("keyword"):
-        named = [name for name in note.given.get("keywords", ()) if asked.words.keys() >= set(terms(name))]
+        known, said = {*asked.words, *filter(None, respelt.values())}, asked.text.casefold()
+        named = [name for name in note.given.get("keywords", ()) if set(terms(name)) & known]
+        named = [name for name in named if set(terms(name)) <= known or name.casefold() in said]
         yield f"named by its keyword {', '.join(named)} {evidence['keyword']:+.1f}"
     if evidence.get("date"):
         yield f"of the time asked for ({', '.join(date.text for date in asked.dates)}) {evidence['date']:+.1f}"

@@ -74,6 +74,11 @@ _GOVERNED = re.compile(r"\b(?:to|for|by|until|before)\s+(?:the\s+)?$", re.IGNORE
 _PAST = re.compile(r"\b(?:was|were|went|had|did|met|came|got|saw|took|gave|began|ate|ran|bought|\w{3,}ed)\b|了|过", re.IGNORECASE)
 
 
+def of_the_past(text: str) -> bool:
+    """Whether a question asks for what was: "What did I do today?", not "What is on today?"."""
+    return _PAST.search(text) is not None and _COMING.search(text) is None
+
+
 def _tense(text: str, span: tuple[int, int]) -> int:
     """Whether the clause around a phrase speaks of what was or of what is to come; OPEN if unclear."""
     before, after = text[max(0, span[0] - _AROUND) : span[0]], text[span[1] : span[1] + _AROUND]

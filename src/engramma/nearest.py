@@ -1,4 +1,4 @@
-"""The notes nearest a draft, for its analyst: by the same score as any search."""
+"""The notes nearest a draft, for its analyst: by its meaning and its words, as a search weighs them."""
 
 from __future__ import annotations
 

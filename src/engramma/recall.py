@@ -1,6 +1,6 @@
 """The recall path: a question against the spaces it may see.
 
-    query → candidates (dense ∪ lexical) → score → cut-off → expand (links, session) → hits
+    query → a score for every note → cut-off → [reranker] → expand (links, session) → hits
 
 Scoring is in ``scoring``, expansion in ``expand``; here they are put together with the store, its
 indexes and the embedder.
@@ -9,6 +9,7 @@ indexes and the embedder.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from engramma.words import excerpt
 
 INCLUDABLE = ("superseded", "archived", "merged", "expired")
 QUERY_CHARACTERS = 2000
+_GONE = ("archived", "merged")
 LINKED_LEAST = 4  # linked notes that may follow, where k is smaller
 
 log = logging.getLogger("engramma")
@@ -125,6 +127,14 @@ class _Look:
         return self.scores.relevance(row) if row is not None and row < len(self.allowed) and self.allowed[row] else None
 
 
+def _hit(found: _Found, asked: Question, note: Note, background: Background) -> Hit:
+    alike = likeness(found.index, asked.vector, [found.pick.row], background)
+    evidence = why(found.index, found.scores, found.pick, asked, note, float(alike[0]))
+    disputed = "disputed by another note" if any(link.kind == "contradicts" for link in note.links) else ""
+    remarks = (*evidence.remarks, *filter(None, (found.remark, disputed)))
+    return Hit(note, round(found.pick.score, 4), replace(evidence, remarks=remarks))
+
+
 def _moved(place: int, new: int) -> str:
     return f"reranked from {place + 1} to {new + 1}" if place != new else ""
 
@@ -133,31 +143,37 @@ class Recall:
     """Search over a store. Safe for threads."""
 
     def __init__(self, store: Store, embedder: Callable[[], Embedder], weights: Weights = WEIGHTS) -> None:
+        if not isinstance(weights, Weights):
+            raise InvalidInput(f"weights={weights!r} are no engramma.Weights: give Weights(words=…, …)")
         self._store, self._embedder, self._weights = store, embedder, weights
+        self._lock = threading.RLock()
         self._indexes: Indexes | None = None
         self._background: Background | None = None
 
     @property
     def indexes(self) -> Indexes:
         """The indexes, made for the embedder's dimensions on first use."""
-        if self._indexes is None:
-            self._indexes = Indexes(self._store, self._embedder().dimensions)
-        return self._indexes
+        with self._lock:
+            if self._indexes is None:
+                self._indexes = Indexes(self._store, self._embedder().dimensions)
+            return self._indexes
 
     def forget(self) -> None:
-        """Drop indexes and background, after the embedder changed."""
-        self._indexes, self._background = None, None
+        """Drop indexes and background, after the embedder changed or notes were removed for good."""
+        with self._lock:
+            self._indexes, self._background = None, None
 
     def background(self) -> Background:
         """The embedder's background, kept with the store."""
-        if self._background is None:
-            embedder = self._embedder()
-            key = f"background:{embedder.name}"
-            self._background = backgrounds.load(self._store.meta(key), embedder.dimensions)
+        with self._lock:
             if self._background is None:
-                self._background = backgrounds.measure(embedder)
-                self._store.set_meta({key: self._background.dump()})
-        return self._background
+                embedder = self._embedder()
+                key = f"background:{embedder.name}"
+                self._background = backgrounds.load(self._store.meta(key), embedder.dimensions)
+                if self._background is None:
+                    self._background = backgrounds.measure(embedder)
+                    self._store.set_meta({key: self._background.dump()})
+            return self._background
 
     @property
     def embedder_name(self) -> str:
@@ -173,29 +189,31 @@ class Recall:
         text = request.text
         if not text:
             raise InvalidInput(f"query={request.text[:80]!r} asks nothing: give some words")
-        vector = self.embed([text], "query")[0]
-        return self.search_with(request, vector)
-
-    def search_with(self, request: Request, vector: np.ndarray) -> Hits:
-        """The same for a question that is embedded already: unit float32 (d,)."""
-        asked = question(request.text, vector, now=datetime.now().astimezone())
-        with self.indexes.lock:
-            looks = [look for space in request.spaces if (look := self._look(request, space, asked))]
+        asked = self._asked(text)
+        with self._lock:
+            while len(asked.vector) != self.indexes.dimensions:  # the embedder was exchanged meanwhile
+                asked = self._asked(text)
+            background = self.background()
+            looks = [look for space in request.spaces if (look := self._look(request, space, asked, background))]
             found = [one for look in looks for one in self._candidates(request, look)]
         found = self._ranked(request, sorted(found, key=lambda candidate: -candidate.pick.score))
         reached = self._reached(request, looks, found) if request.expand and found else []
         notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
-        hits = Hits(self._hit(one, asked, notes[one.note]) for one in found if one.note in notes)
-        hits.extend(linked_hits(reached, notes))
+        shown = {note: whole for note, whole in notes.items() if whole.state not in _GONE or whole.state in request.include}
+        hits = Hits(_hit(one, asked, shown[one.note], background) for one in found if one.note in shown)
+        hits.extend(linked_hits(reached, shown))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits
 
-    def _look(self, request: Request, space: Space, asked: Question) -> _Look | None:
+    def _asked(self, text: str) -> Question:
+        return question(text, self.embed([text], "query")[0], now=datetime.now().astimezone())
+
+    def _look(self, request: Request, space: Space, asked: Question, background: Background) -> _Look | None:
         index = self.indexes.of(space, request.as_of)
         if len(index) == 0:
             return None
-        scores = score(index, asked, self.background(), self._weights)
+        scores = score(index, asked, background, self._weights)
         return _Look(index, scores, self._allowed(request, space, index))
 
     def _candidates(self, request: Request, look: _Look) -> list[_Found]:
@@ -215,7 +233,9 @@ class Recall:
             scores = opinions(request.rerank, request.text, [notes[one.note] for one in pool])
         except (ModelError, ReplyInvalid) as error:
             log.warning("not reranked: %s", error)
-            return [replace(one, remark=f"not reranked: {excerpt(str(error), 80)}") for one in pool[: request.k]]
+            remark = f"not reranked: {excerpt(str(error), 80)}"
+            best = max(one.scores.total[one.pick.row] for one in pool) * (SHARE_OF_BEST if request.min_relevance > 0 else -np.inf)
+            return [replace(one, remark=remark) for one in pool if one.scores.total[one.pick.row] >= best][: request.k]
         order = sorted(range(len(pool)), key=lambda place: -scores[place])[: request.k]
         return [replace(pool[place], remark=_moved(place, new)) for new, place in enumerate(order)]
 
@@ -237,18 +257,13 @@ class Recall:
         scores = {one.note: one.pick.score for one in found}
         return reach(scores, self._store.links(scores, request.as_of), relevance, max(request.k, LINKED_LEAST))
 
-    def _hit(self, found: _Found, asked: Question, note: Note) -> Hit:
-        alike = likeness(found.index, asked.vector, [found.pick.row], self.background())
-        evidence = why(found.index, found.scores, found.pick, asked, note, float(alike[0]))
-        disputed = "disputed by another note" if any(link.kind == "contradicts" for link in note.links) else ""
-        remarks = (*evidence.remarks, *filter(None, (found.remark, disputed)))
-        return Hit(note, round(found.pick.score, 4), replace(evidence, remarks=remarks))
-
     def nearest(
         self, space: Space, text: str, vector: np.ndarray, k: int, leave_out: frozenset[NoteId] = frozenset()
     ) -> tuple[Neighbour, ...]:
         """The notes nearest a draft, for its analyst: hybrid, in the draft's own space."""
-        with self.indexes.lock:
+        with self._lock:
+            if len(vector) != self.indexes.dimensions:  # the embedder was exchanged meanwhile: the store refuses the note
+                return ()
             asked = passage_question(text[:QUERY_CHARACTERS], vector)
             near = neighbours(self.indexes.of(space), asked, self.background(), k, leave_out)
         return as_neighbours(near, self._store.notes([found.note for found in near], vectors=False))

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, reduce
 from heapq import nlargest
+from itertools import islice
 
 import numpy as np
 
 from engramma.analysts.topics import asked_tags
 from engramma.background import Background
-from engramma.dates import said_dates
+from engramma.dates import of_the_past, said_dates
+from engramma.errors import InvalidInput
 from engramma.note import SaidDate
 from engramma.store.index import SpaceIndex, stepped
 from engramma.store.lexicon import K1, UNSEEN
@@ -36,34 +38,41 @@ class Weights:
     """
 
     dense: float = 1.0
-    words: float = 6.0
+    words: float = 5.0
     """Of the share of the question's word weight that the note answers, 0 to 1."""
-    around: float = 17.0
+    around: float = 14.0
     """Of the share that the note answers together with two turns on either side."""
-    floor: float = 0.9
+    floor: float = 0.85
     """Evidence below this is noise: nothing is passed on from it, nor anything of form added to it."""
-    near: float = 0.14
+    near: float = 0.24
     """Share of their evidence above the floor that the turns before and after pass on."""
-    answer: float = 0.65
+    answer: float = 0.4
     """What a turn that asks passes on beside to the turn after it, which answers."""
-    speaker: float = 1.2
+    speaker: float = 1.4
     """For notes of a speaker whom the question names."""
-    asks: float = 1.5
+    asks: float = 1.7
     """Against notes that are questions themselves."""
-    date: float = 2.4
+    date: float = 2.5
     """For notes of a time that the question names, per unit of idf."""
     keyword: float = 10.0
     """For notes with a keyword, given by their author, that the question holds whole, if it is rare."""
     foreign: float = 1.2
     """For notes in another language than the question, which no word can match by chance."""
-    middle: float = -3.7
+    middle: float = -3.5
     """The sum at which relevance is one half, for ln(1 + notes) = 0."""
-    growth: float = 1.6
+    growth: float = 1.5
     """What each unit of ln(1 + notes) adds to it: among more notes more look relevant by chance."""
     least: float = 3.4
     """The least that it is, in a space of any size."""
-    slope: float = 1.5
+    slope: float = 1.1
     """Sum per unit of the logistic."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InvalidInput(f"weights: {name}={value!r} must be a finite number")
+        if self.slope <= 0:
+            raise InvalidInput(f"weights: slope={self.slope!r} must be above 0")
 
     def bar(self, notes: int) -> float:
         """The sum at which relevance is one half among so many notes."""
@@ -77,6 +86,8 @@ TOPIC_SHARE = 0.12
 DEFAULT_CUT_OFF = 0.5
 ASKED_WORDS = 3
 """A question's word weight is that of its rarest words, so many: a rambling one asks about no more."""
+ASKED_SLIPS = 5
+"""Unknown words of a question that are looked for under another spelling: a pasted page is no slip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +110,10 @@ def question(text: str, vector: np.ndarray, *, now: datetime | None = None) -> Q
     the times it speaks of, seen from ``now``."""
     spoken = list(tokens(text))
     said = {token: term_of(token) for token in spoken if not is_stop(token)}
-    words = dict.fromkeys(terms(text), 1.0)
+    dates, today = (said_dates(text, now), date.max if of_the_past(text) else now.date()) if now else ((), date.max)
+    words = dict.fromkeys(terms(reduce(lambda rest, day: rest.replace(day.text, " "), dates, text)), 1.0)
     asked = asked_tags(words)
     topics = {term: TOPIC_WEIGHT / len(terms(tag)) for tag in asked for term in terms(tag) if term not in words}
-    dates, today = (said_dates(text, now), now.date()) if now else ((), date.max)
     vector = vector if any(char.isalnum() for char in text) else np.zeros_like(vector)  # "???" means nothing
     return Question(text, vector, words, said, topics, frozenset(map(bare, spoken)), tags=asked, dates=dates, today=today)
 
@@ -171,7 +182,7 @@ def score(index: SpaceIndex, asked: Question, background: Background, weights: W
 
 def signals(index: SpaceIndex, asked: Question, background: Background) -> Signals:
     """What each note of an index says to a question."""
-    meaning = index.meaning.evidence(asked.vector, background.vectors)
+    meaning = index.meaning.evidence(asked.vector, background)
     nothing = np.zeros(len(index), np.float32)
     named = [name for name in index.speakers if _names(asked, name)]
     whole, respelt = _known(index, asked)
@@ -194,7 +205,7 @@ def signals(index: SpaceIndex, asked: Question, background: Background) -> Signa
 
 def draft_totals(index: SpaceIndex, asked: Question, background: Background, weights: Weights = WEIGHTS) -> np.ndarray:
     """The sum of evidence of each note for a draft: its meaning and its words only, float32 (n,)."""
-    meaning = index.meaning.evidence(asked.vector, background.vectors)
+    meaning = index.meaning.evidence(asked.vector, background)
     share = _share(index, asked.words, {}, _most(index, asked.words))
     return np.asarray(weights.dense * meaning + np.float32(weights.words + weights.around) * share, np.float32)
 
@@ -223,14 +234,16 @@ def weigh(found: Signals, weights: Weights = WEIGHTS) -> Scores:
 
 def _known(index: SpaceIndex, asked: Question) -> tuple[dict[str, float], dict[str, str]]:
     """The question's words as this space spells them, and which of them were spelt otherwise."""
-    respelt = {word: like for word in asked.words if (like := index.lexicon.spelt(word))}
+    unknown = islice((word for word in asked.words if not index.lexicon.held(word)), ASKED_SLIPS)
+    respelt = {word: like for word in unknown if (like := index.lexicon.spelt(word))}
     return {respelt.get(word, word): weight for word, weight in asked.words.items()}, respelt
 
 
 def _most(index: SpaceIndex, words: Mapping[str, float]) -> float:
-    """The most that BM25 could give for the words that a question is about."""
+    """The most that BM25 could give for the words that a question is about: as much as for one rare word at
+    least, so that everyday ones ("What did we do?") do not answer the whole question."""
     rarest = nlargest(ASKED_WORDS, (weight * index.lexicon.idf(term) for term, weight in words.items()))
-    return max(sum(rarest) * (K1 + 1), 1e-6)
+    return max(sum(rarest), index.lexicon.idf("")) * (K1 + 1)
 
 
 def _share(index: SpaceIndex, words: Mapping[str, float], topics: Mapping[str, float], most: float) -> np.ndarray:

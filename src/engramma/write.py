@@ -33,7 +33,7 @@ from engramma.words import excerpt, pieces
 log = logging.getLogger("engramma")
 
 NEIGHBOURS = 8
-ATTEMPTS = 8  # at a change by hand, which may conflict for good
+ATTEMPTS = 20  # at a change by hand, which may conflict for good
 PATIENCE = 100  # at an addition, which only others that add at the same time can hold up
 REST_SECONDS = 30.0  # that a model which was down is left alone while notes are added
 MODEL_FAILURES = (ModelError, OSError)  # a model that is down, in our words or in Python's

@@ -10,7 +10,6 @@ row. Words, vectors and days have a module each.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -63,8 +62,9 @@ class SpaceIndex:
         for entry in rows:
             known = self.row_of.get(entry.note.id)
             row = self._new_row(entry.note) if known is None else known
-            moved |= entry.note.session != self._sessions[row]
-            self._sessions[row] = entry.note.session
+            session = _session(entry.note)
+            moved |= session != self._sessions[row]
+            self._sessions[row] = session
             stale |= self._set(row, entry)
         if stale:
             self.meaning.gather()
@@ -74,7 +74,7 @@ class SpaceIndex:
     def _new_row(self, note: Note) -> int:
         row = self.row_of[note.id] = len(self.ids)
         self.ids.append(note.id)
-        self._sessions.append(note.session)
+        self._sessions.append(_session(note))
         for grown, value in ((self.before, -1), (self.after, -1), (self.speaker, -1), (self.expires, np.inf)):
             grown.append(value)
         for grown in (self.status, self.language, self.asks, self.denies, self.revision):
@@ -123,19 +123,23 @@ class SpaceIndex:
         return self._around
 
 
+def _session(note: Note) -> str | None:
+    """The session a note has a place in: none once it was deleted or merged, for it is to say nothing more."""
+    return None if note.state in _STATES else note.session
+
+
 def stepped(values: np.ndarray, links: np.ndarray, missing: float) -> np.ndarray:
     """Each row's value taken from the row its link names, ``missing`` where there is none: (n,)."""
     return np.asarray(np.where(links >= 0, values[links], values.dtype.type(missing)))
 
 
 class Indexes:
-    """The indexes of a store's spaces, brought up to date on use. Safe for threads."""
+    """The indexes of a store's spaces, brought up to date on use. Recall's lock guards them."""
 
     def __init__(self, store: Store, dimensions: int) -> None:
         self._store, self.dimensions = store, dimensions
         self._spaces: dict[Space, SpaceIndex] = {}
         self._past: dict[tuple[Space, int], SpaceIndex] = {}
-        self.lock = threading.RLock()
 
     def of(self, space: Space, as_of: int | None = None) -> SpaceIndex:
         """The index of a space, having seen every commit up to now (or up to ``as_of``)."""
@@ -168,11 +172,6 @@ class Indexes:
             index.seq = as_of
             self._past = {(space, as_of): index}  # the last one asked for is enough
         return self._past[space, as_of]
-
-    def forget(self) -> None:
-        """Drop everything; the next search builds anew."""
-        with self.lock:
-            self._spaces, self._past = {}, {}
 
 
 def _ids(rows: Sequence[IndexRow]) -> set[NoteId]:

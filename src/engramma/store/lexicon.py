@@ -151,8 +151,12 @@ class Lexicon:
         the one that most notes hold."""
         if self.held(term):
             return None
+        from rapidfuzz.distance import OSA
+        from rapidfuzz.process import extract_iter
+
         near = (word for size in (-1, 0, 1) for word in self._shapes.get((term[0], len(term) + size), ()))
-        alike = [word for word in near if self.held(word) and looks_like(term, word)]
+        alike = [word for word, _, _ in extract_iter(term, near, scorer=OSA.distance, score_cutoff=1)
+                 if self.held(word) and looks_like(term, word)]  # fmt: skip
         return min(alike, key=lambda word: (-self.held(word), word), default=None)
 
     def named(self, words: Mapping[str, float], text: str = "") -> dict[int, float]:

@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from engramma.background import Background
 from engramma.store.arrays import Grown
 
 RIDGE = 10.0  # times the mean variance of a direction, added to each
 _FIRST, _GROWTH = 2, 1.2
 _UNRELATED = 2
+_SIGMA = 1.4826  # times the median of absolute deviations: the standard deviation of what is normal
+_MAKING = Lock()  # the limit on threads is the process's: two that overlap would leave it as it is
 _MOST = 20_000  # notes that a matrix is made from, evenly chosen
 
 
@@ -45,13 +49,17 @@ class Whitening:
 def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
     """The whitening of unit vectors (n, d). ``unrelated`` (m, d), vectors of texts about nothing in
     particular, stand for all that a small space has not met yet: each counts as a few notes."""
-    step = max(1, len(vectors) // _MOST)
-    found = np.concatenate([vectors[::step], np.repeat(unrelated, _UNRELATED, axis=0)]).astype(np.float64)
+    step = -(-len(vectors) // _MOST) or 1
+    told = vectors[::step]
+    found = np.concatenate([told[told.any(axis=1)], np.repeat(unrelated, _UNRELATED, axis=0)]).astype(np.float64)
     mean = found.mean(axis=0)
     apart = found - mean
     dimensions = len(mean)
     ridge = max(RIDGE * float((apart**2).sum()) / found.size, 1e-9)
-    with _threads().limit(limits=1):  # of matrices this small threads only wait for one another: up to ten times as long
+    with (
+        _MAKING,
+        _threads().limit(limits=1, user_api="blas"),
+    ):  # of matrices this small threads only wait for one another: up to ten times as long
         inverse = _inverse(apart, ridge)
     kept = 1 - ridge * float(np.trace(inverse)) / dimensions
     return Whitening(mean.astype(np.float32), inverse.astype(np.float32), max(float(np.sqrt(max(kept, 0.0))), 1e-3))
@@ -88,6 +96,7 @@ class Meaning:
         self._more_rows = np.zeros(0, "i4")
         self._more_vectors = np.zeros((0, dimensions), "f4")
         self._whitening: Whitening | None = None
+        self._any: np.ndarray | None = None
         self._made_from = 0
 
     def new_row(self) -> None:
@@ -99,8 +108,9 @@ class Meaning:
         """Set a note's vectors, float32 (p, d); whether ``gather`` must be called after."""
         had = self._more.pop(row, None) is not None
         if len(pieces) and pieces.shape[1] == self.dimensions:
-            if row < self._made_from and not np.array_equal(self.vectors.view[row], pieces[0]):
-                self._whitening = None
+            if not np.array_equal(self.vectors.view[row], pieces[0]):
+                self._any = None
+                self._whitening = None if row < self._made_from else self._whitening
             self.vectors.view[row], self._told.view[row] = pieces[0], pieces.any()
             if len(pieces) > 1:
                 self._more[row] = pieces[1:]
@@ -127,7 +137,7 @@ class Meaning:
                 scores[place] = max(scores[place], float((self._more[row] @ vector).max()))
         return np.asarray(scores, np.float32)
 
-    def evidence(self, vector: np.ndarray, unrelated: np.ndarray) -> np.ndarray:
+    def standing_out(self, vector: np.ndarray, unrelated: np.ndarray) -> np.ndarray:
         """How far each note stands out towards a unit vector: float32 (n,), in standard deviations.
 
         A text without a vector (all zeros: its embedder found no word in it) stands out nowhere.
@@ -135,13 +145,34 @@ class Meaning:
         if not vector.any():
             return np.zeros(self.vectors.size, np.float32)
         whitening = self._whitened(unrelated)
-        direction = whitening.direction(vector)
+        return self._towards(whitening, whitening.direction(vector))
+
+    def evidence(self, vector: np.ndarray, background: Background) -> np.ndarray:
+        """The same, less what questions about nothing find in a note beyond what they find in most.
+
+        The one long note among short ones stands out towards any question: that is no evidence.
+        """
+        found = self.standing_out(vector, background.vectors)
+        return np.asarray(found - np.where(found > 0, self._found_by_any(background), np.float32(0)), np.float32)
+
+    def _towards(self, whitening: Whitening, direction: np.ndarray) -> np.ndarray:
         return np.asarray((self._products(direction) - np.float32(whitening.mean @ direction)) * self._told.view, np.float32)
+
+    def _found_by_any(self, background: Background) -> np.ndarray:
+        whitening = self._whitened(background.vectors)
+        if self._any is None or len(self._any) != self.vectors.size:
+            directions = np.stack([whitening.direction(question) for question in background.questions])
+            found = self._towards(whitening, directions.mean(axis=0))
+            middle = float(np.median(found)) if len(found) else 0.0
+            usual = max(middle, 0.0) + _SIGMA * float(np.median(np.abs(found - middle)) if len(found) else 0.0)
+            self._any = np.maximum(found - np.float32(usual), 0)
+        return self._any
 
     def _whitened(self, unrelated: np.ndarray) -> Whitening:
         size = stage(self.vectors.size)
         if self._whitening is None or size != self._made_from:
             self._whitening, self._made_from = whitening(self.vectors.view[:size], unrelated), size
+            self._any = None
         return self._whitening
 
 
