@@ -127,9 +127,18 @@ class _Look:
         return self.scores.relevance(row) if row is not None and row < len(self.allowed) and self.allowed[row] else None
 
 
-def _hit(found: _Found, asked: Question, note: Note, background: Background) -> Hit:
-    alike = likeness(found.index, asked.vector, [found.pick.row], background)
-    evidence = why(found.index, found.scores, found.pick, asked, note, float(alike[0]))
+def _alike(found: Sequence[_Found], asked: Question, background: Background) -> dict[NoteId, float]:
+    """How like the question each candidate is, those of one index at once."""
+    alike: dict[NoteId, float] = {}
+    for index in {id(one.index): one.index for one in found}.values():
+        mine = [one for one in found if one.index is index]
+        values = likeness(index, asked.vector, [one.pick.row for one in mine], background)
+        alike |= {one.note: float(value) for one, value in zip(mine, values, strict=True)}
+    return alike
+
+
+def _hit(found: _Found, asked: Question, note: Note, alike: float) -> Hit:
+    evidence = why(found.index, found.scores, found.pick, asked, note, alike)
     disputed = "disputed by another note" if any(link.kind == "contradicts" for link in note.links) else ""
     remarks = (*evidence.remarks, *filter(None, (found.remark, disputed)))
     return Hit(note, round(found.pick.score, 4), replace(evidence, remarks=remarks))
@@ -200,7 +209,8 @@ class Recall:
         reached = self._reached(request, looks, found) if request.expand and found else []
         notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
         shown = {note: whole for note, whole in notes.items() if whole.state not in _GONE or whole.state in request.include}
-        hits = Hits(_hit(one, asked, shown[one.note], background) for one in found if one.note in shown)
+        alike = _alike(found, asked, background)
+        hits = Hits(_hit(one, asked, shown[one.note], alike[one.note]) for one in found if one.note in shown)
         hits.extend(linked_hits(reached, shown))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
