@@ -43,13 +43,13 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def surroundings() -> dict[str, Any]:
+def surroundings(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """Versions and the machine."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "packages": {name: found for name in packages if (found := _version(name))},
     }
 
 

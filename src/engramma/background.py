@@ -3,9 +3,8 @@
 Cosines of an embedder mean nothing by themselves: multilingual-e5-small gives unrelated texts 0.72.
 We embed a few texts about nothing in particular, once per embedder, and keep their vectors with the
 store. A small space is whitened with them; what a few questions about nothing find in a note is no
-evidence for it; and the mean cosine of a text with them is that text's own
-zero, one for notes in Chinese and one for all others, which takes away the advantage of its own
-language.
+evidence for it; and the mean cosine of a text with them is that text's own zero, one for notes in
+Chinese and one for all others, which takes away the advantage of its own language.
 """
 
 from __future__ import annotations

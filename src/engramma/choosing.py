@@ -23,7 +23,7 @@ _LEAST_SHOWN = 0.05  # of evidence, to be worth a word
 
 @dataclass(slots=True)
 class Pick:
-    """A chosen row, its relevance, and the near copies it stands for."""
+    """A chosen row, the near copies it stands for, and the relevance of the best among them."""
 
     row: int
     score: float
@@ -64,8 +64,8 @@ def choose(
         if twin is None:
             picks.append(Pick(row, scores.relevance(row)))
         else:
-            older, twin.row = sorted((twin.row, row), key=lambda one: (len(index.lexicon.words_of(one)), one))
-            twin.copies.append(older)  # what says more stands for both, of equals what was added last
+            copy, twin.row = sorted((twin.row, row), key=lambda one: (len(index.lexicon.words_of(one)), one))
+            twin.copies.append(copy)  # what says more stands for both, of equals what was added last
     if cut_off <= 0 and len(picks) < k:
         rest = [row for row in map(int, order) if row not in {pick.row for pick in picks}]
         added = rest[: k - len(picks)]

@@ -114,6 +114,15 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sight:
+    """An embedder, and what was made for it: they are exchanged together."""
+
+    embedder: Embedder
+    indexes: Indexes
+    background: Background
+
+
+@dataclass(frozen=True, slots=True)
 class _Look:
     """A space's index, what each of its notes says to the question, and which may come back: bool (n,)."""
 
@@ -156,33 +165,29 @@ class Recall:
             raise InvalidInput(f"weights={weights!r} are no engramma.Weights: give Weights(words=…, …)")
         self._store, self._embedder, self._weights = store, embedder, weights
         self._lock = threading.RLock()
-        self._indexes: Indexes | None = None
-        self._background: Background | None = None
-
-    @property
-    def indexes(self) -> Indexes:
-        """The indexes, made for the embedder's dimensions on first use."""
-        with self._lock:
-            if self._indexes is None:
-                self._indexes = Indexes(self._store, self._embedder().dimensions)
-            return self._indexes
+        self._sight: _Sight | None = None
 
     def forget(self) -> None:
-        """Drop indexes and background, after the embedder changed or notes were removed for good."""
+        """Drop what is known of the store, after the embedder changed or notes were removed for good."""
         with self._lock:
-            self._indexes, self._background = None, None
+            self._sight = None
 
-    def background(self) -> Background:
-        """The embedder's background, kept with the store."""
+    def sight(self) -> _Sight:
+        """The indexes and the background of the embedder in use, made on first use and whenever it is another."""
         with self._lock:
-            if self._background is None:
-                embedder = self._embedder()
-                key = f"background:{embedder.name}"
-                self._background = backgrounds.load(self._store.meta(key), embedder.dimensions)
-                if self._background is None:
-                    self._background = backgrounds.measure(embedder)
-                    self._store.set_meta({key: self._background.dump()})
-            return self._background
+            embedder = self._embedder()
+            if self._sight is None or self._sight.embedder is not embedder:
+                self._sight = _Sight(embedder, Indexes(self._store, embedder.dimensions), self._background(embedder))
+            return self._sight
+
+    def _background(self, embedder: Embedder) -> Background:
+        """The embedder's background, kept with the store."""
+        key = f"background:{embedder.name}"
+        background = backgrounds.load(self._store.meta(key), embedder.dimensions)
+        if background is None:
+            background = backgrounds.measure(embedder)
+            self._store.set_meta({key: background.dump()})
+        return background
 
     @property
     def embedder_name(self) -> str:
@@ -198,13 +203,9 @@ class Recall:
         text = request.text
         if not text:
             raise InvalidInput(f"query={request.text[:80]!r} asks nothing: give some words")
-        asked = self._asked(text)
-        with self._lock:
-            while len(asked.vector) != self.indexes.dimensions:  # the embedder was exchanged meanwhile
-                asked = self._asked(text)
-            background = self.background()
-            looks = [look for space in request.spaces if (look := self._look(request, space, asked, background))]
-            found = [one for look in looks for one in self._candidates(request, look)]
+        while (seen := self._seen(request, asked := self._asked(text))) is None:
+            log.debug("the embedder was exchanged while a question was embedded")
+        looks, found, background = seen
         found = self._ranked(request, sorted(found, key=lambda candidate: -candidate.pick.score))
         reached = self._reached(request, looks, found) if request.expand and found else []
         notes = self._store.notes([*(one.note for one in found), *(step.note for step in reached)], request.as_of)
@@ -216,18 +217,28 @@ class Recall:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits
 
+    def _seen(self, request: Request, asked: Question) -> tuple[list[_Look], list[_Found], Background] | None:
+        """What the spaces hold for a question and the candidates among it; None for a vector of other dimensions."""
+        with self._lock:
+            sight = self.sight()
+            if len(asked.vector) != sight.indexes.dimensions:
+                return None
+            looks = [look for space in request.spaces if (look := self._look(request, space, asked, sight))]
+            found = [one for look in looks for one in self._candidates(request, look, sight.background)]
+            return looks, found, sight.background
+
     def _asked(self, text: str) -> Question:
         return question(text, self.embed([text], "query")[0], now=datetime.now().astimezone())
 
-    def _look(self, request: Request, space: Space, asked: Question, background: Background) -> _Look | None:
-        index = self.indexes.of(space, request.as_of)
+    def _look(self, request: Request, space: Space, asked: Question, sight: _Sight) -> _Look | None:
+        index = sight.indexes.of(space, request.as_of)
         if len(index) == 0:
             return None
-        scores = score(index, asked, background, self._weights)
+        scores = score(index, asked, sight.background, self._weights)
         return _Look(index, scores, self._allowed(request, space, index))
 
-    def _candidates(self, request: Request, look: _Look) -> list[_Found]:
-        copies = near_copies(look.index, self.background())
+    def _candidates(self, request: Request, look: _Look, background: Background) -> list[_Found]:
+        copies = near_copies(look.index, background)
         count, share = (max(request.k, CANDIDATES), 0.0) if request.rerank else (request.k, SHARE_OF_BEST)
         picks = choose(look.index, look.scores, look.allowed, count, request.min_relevance, copies, share)
         return [_Found(pick, look.index, look.scores) for pick in picks]
@@ -272,8 +283,9 @@ class Recall:
     ) -> tuple[Neighbour, ...]:
         """The notes nearest a draft, for its analyst: hybrid, in the draft's own space."""
         with self._lock:
-            if len(vector) != self.indexes.dimensions:  # the embedder was exchanged meanwhile: the store refuses the note
+            sight = self.sight()
+            if len(vector) != sight.indexes.dimensions:  # the embedder was exchanged meanwhile: the store refuses the note
                 return ()
             asked = passage_question(text[:QUERY_CHARACTERS], vector)
-            near = neighbours(self.indexes.of(space), asked, self.background(), k, leave_out)
+            near = neighbours(sight.indexes.of(space), asked, sight.background, k, leave_out)
         return as_neighbours(near, self._store.notes([found.note for found in near], vectors=False))

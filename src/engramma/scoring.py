@@ -131,8 +131,8 @@ class Signals:
     question's words, by a note alone and with the turns around it; ``keyword`` is the rarity, 0 to 1,
     of an author's keyword found whole; ``date`` the idf of the time asked for, in its notes; ``said``,
     ``asks`` and ``foreign`` are 1 for notes of a named speaker, for questions, and for notes in another
-    language than the question. ``before`` and ``after`` are
-    the rows of the turns around. ``respelt`` are words that the space knows under another spelling.
+    language than the question. ``before`` and ``after`` are the rows of the turns around. ``respelt`` are
+    words that the space knows under another spelling.
     """
 
     meaning: np.ndarray

@@ -23,7 +23,7 @@ from engramma.store.arrays import Grown
 
 RIDGE = 10.0  # times the mean variance of a direction, added to each
 _FIRST, _GROWTH = 2, 1.2
-_UNRELATED = 2
+_UNRELATED = 2  # notes that an unrelated text counts as: with more, small spaces decline less that is foreign
 _SIGMA = 1.4826  # times the median of absolute deviations: the standard deviation of what is normal
 _MAKING = Lock()  # the limit on threads is the process's: two that overlap would leave it as it is
 _MOST = 20_000  # notes that a matrix is made from, evenly chosen
@@ -56,10 +56,8 @@ def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
     apart = found - mean
     dimensions = len(mean)
     ridge = max(RIDGE * float((apart**2).sum()) / found.size, 1e-9)
-    with (
-        _MAKING,
-        _threads().limit(limits=1, user_api="blas"),
-    ):  # of matrices this small threads only wait for one another: up to ten times as long
+    # In one thread: with matrices this small several only wait for one another, up to ten times as long.
+    with _MAKING, _threads().limit(limits=1, user_api="blas"):
         inverse = _inverse(apart, ridge)
     kept = 1 - ridge * float(np.trace(inverse)) / dimensions
     return Whitening(mean.astype(np.float32), inverse.astype(np.float32), max(float(np.sqrt(max(kept, 0.0))), 1e-3))
