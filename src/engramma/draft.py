@@ -12,7 +12,7 @@ from engramma.note import Draft, Note, NoteId, Space
 from engramma.store.rows import to_json
 
 FIELDS = ("content", "at", "speaker", "session", "space", "tags", "keywords", "category", "importance", "pinned",
-          "expires_at", "metadata", "key")  # fmt: skip
+          "expires_at", "metadata", "key", "distinct")  # fmt: skip
 UPDATABLE = ("content", "at", "speaker", "session", "tags", "keywords", "context", "category", "importance", "pinned",
              "valid_until", "expires_at", "metadata", "key", "level")  # fmt: skip
 
@@ -87,7 +87,7 @@ def checked(name: str, value: Any) -> Any:
         return moment(value, name)
     if name == "importance":
         return _importance(value)
-    if name == "pinned":
+    if name in ("pinned", "distinct"):
         return _flag(name, value)
     if name == "metadata":
         return _metadata(value)

@@ -116,17 +116,19 @@ class Memory:
         self, content: str, *, speaker: str | None = None, session: str | None = None, at: datetime | str | None = None,
         space: Space | None = None, tags: Sequence[str] = (), keywords: Sequence[str] = (), category: str | None = None,
         importance: int | None = None, metadata: Mapping[str, Any] | None = None, key: str | None = None,
-        pinned: bool = False, expires_at: datetime | str | None = None,
+        pinned: bool = False, expires_at: datetime | str | None = None, distinct: bool = False,
     ) -> Note:  # fmt: skip
         """Remember a text; the note that holds it now.
 
         ``at`` is when it was said (now, if not given). A second ``add`` with the same ``key`` gives
         the first note. A text that its speaker has said before is kept, merged into the note that
-        says it already, and that note comes back. Raises EmptyText, InvalidInput, StoreError.
+        says it already, and that note comes back, unless it is ``distinct``. Raises EmptyText,
+        InvalidInput, StoreError.
         """
         draft = make_draft(
             content, self.space, speaker=speaker, session=session, at=at, space=space, tags=tags, keywords=keywords,
             category=category, importance=importance, metadata=metadata, key=key, pinned=pinned, expires_at=expires_at,
+            distinct=distinct,
         )  # fmt: skip
         return self.get(self._writer.add([draft])[0])
 

@@ -126,6 +126,7 @@ class Draft:
     expires_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

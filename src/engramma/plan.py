@@ -22,8 +22,8 @@ def new_note(note_id: NoteId, draft: Draft, reading: Reading, state: State, now:
     """The note of a draft, described by a reading. What the author gave comes first and stays."""
     given = {
         name: value
-        for name in ("keywords", "tags", "category", "importance")
-        if (value := getattr(draft, name)) not in (None, ())
+        for name in ("keywords", "tags", "category", "importance", "distinct")
+        if (value := getattr(draft, name)) not in (None, (), False)
     }
     return Note(
         id=note_id, space=draft.space, content=draft.content, at=draft.at, created_at=now,
@@ -53,7 +53,7 @@ def draft_of(note: Note) -> Draft:
         content=note.content, at=note.at, space=note.space, speaker=note.speaker, session=note.session,
         tags=tuple(given.get("tags", ())), keywords=tuple(given.get("keywords", ())), category=given.get("category"),
         importance=given.get("importance"), pinned=note.pinned, expires_at=note.expires_at, metadata=note.metadata,
-        key=note.key,
+        key=note.key, distinct=bool(given.get("distinct")),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ class _Revision:
 def plan_add(note: Note, reading: Reading, shown: Mapping[NoteId, Note], previous: NoteId | None) -> tuple[Change, ...]:
     """All that a new note, read together with its neighbours, changes."""
     links, revisions = _consequences(note, reading, shown)
-    note = replace(note, state="merged") if _merges(reading, shown) else note
+    note = replace(note, state="merged") if merges(note, reading, shown) else note
     note = replace(note, **revisions.pop(note.id, _Revision()).after)
     follows = [] if previous is None else [PutLink(follow(note.id, previous))]
     return (PutNote(note, "added"), *follows, *links, *_revised(revisions, shown))
@@ -79,7 +79,7 @@ def plan_reading(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> 
     """All that reading a stored note changes: the note itself, its links, its neighbours."""
     links, revisions = _consequences(note, reading, shown)
     own = revisions.pop(note.id, _Revision())
-    state: State = "merged" if _merges(reading, shown) else "ready"
+    state: State = "merged" if merges(note, reading, shown) else "ready"
     after = described(note.given, reading) | own.after | {"state": state, "error": None}
     changed = {name: value for name, value in after.items() if getattr(note, name) != value}
     read = [ReviseNote(note.id, note.revision, changed, "read")] if changed else []
@@ -91,7 +91,10 @@ def follow(note: NoteId, previous: NoteId) -> Link:
     return Link(note, previous, "follows", "next in the session", 1.0)
 
 
-def _merges(reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
+def merges(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
+    """Whether a note is folded into the one that says the same already; never where its author said it is distinct."""
+    if note.given.get("distinct"):
+        return False
     twin = shown.get(reading.duplicate_of) if reading.duplicate_of else None
     return twin is not None and twin.state in IN_SIGHT
 
@@ -100,7 +103,7 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
     """Link changes, and revisions by note, of one reading."""
     proposals = [link for link in reading.links if link.target in shown]
     changes = [change for change in reading.changes if change.note in shown]
-    if _merges(reading, shown):  # a restatement gets one link, to the note that stays current
+    if merges(note, reading, shown):  # a restatement gets one link, to the note that stays current
         proposals = [link for link in proposals if link.target == reading.duplicate_of and link.kind == "same_as"]
         changes = [change for change in changes if change.note == reading.duplicate_of]
     revisions: dict[NoteId, _Revision] = {}
@@ -198,7 +201,8 @@ def plan_update(
             given[name] = list(after[name]) if isinstance(after[name], tuple) else after[name]
     wanted: dict[str, Any] = dict(after)
     if reading is not None:
-        wanted = described(given, reading) | wanted
+        again = {"state": "ready"} if note.state == "merged" else {}  # it says something else now
+        wanted = described(given, reading) | again | wanted
     if given != dict(note.given):
         wanted["given"] = given
     changed = {name: value for name, value in wanted.items() if getattr(note, name) != value}

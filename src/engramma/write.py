@@ -25,7 +25,7 @@ from engramma.analysts.rules import describe
 from engramma.commit import Change, Commit, PutLink, PutNote, ReviseNote, Tokens, summarise
 from engramma.errors import Conflict, ModelError, ReplyInvalid, StoreError
 from engramma.note import CommitId, Draft, Neighbour, Note, NoteId, Reading, Space
-from engramma.plan import IN_SIGHT, draft_of, follow, new_note, plan_add, plan_reading
+from engramma.plan import IN_SIGHT, draft_of, follow, merges, new_note, plan_add, plan_reading
 from engramma.recall import Recall
 from engramma.store.base import Store, Vectors
 from engramma.words import excerpt, pieces
@@ -141,7 +141,7 @@ class Writer:
             note = new_note(one.id, draft, reading, "ready", datetime.now(UTC).astimezone(draft.at.tzinfo))
             changes = plan_add(note, reading, _shown(page), self._previous(draft))
             if self._apply(draft.space, changes, self._analyst.name, _reason("add", draft, changes), one, reading, attempt):
-                return _canonical(one.id, reading, _shown(page))
+                return _canonical(note, reading, _shown(page))
         raise AssertionError("unreachable: the last attempt raises")
 
     def _put_pending(self, one: Prepared) -> NoteId:
@@ -301,9 +301,9 @@ class Writer:
             self._store.apply([make_commit(note.space, [change], self._analyst.name, reason, cost=cost)], {})
 
 
-def _canonical(note: NoteId, reading: Reading, shown: Mapping[NoteId, Note]) -> NoteId:
+def _canonical(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> NoteId:
     """The note that a text was merged into, or its own."""
-    return reading.duplicate_of if reading.duplicate_of in shown and reading.duplicate_of else note
+    return reading.duplicate_of if reading.duplicate_of and merges(note, reading, shown) else note.id
 
 
 def _shown(page: Page) -> Mapping[NoteId, Note]:
