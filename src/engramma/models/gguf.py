@@ -14,14 +14,20 @@ from engramma.models.openai_compatible import OpenAIChat
 CONTEXT_TOKENS = 4096
 
 
-class GgufChat:
-    """llama.cpp's own server on a loopback port, with one model; it ends with the object."""
+class GgufServer:
+    """llama.cpp's own server on a loopback port, with one model; it starts when its URL is asked for and ends with the object."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser()
         if not self._path.is_file():
             raise InvalidInput(f"there is no GGUF file at {path!r}")
         self.name = f"gguf:{self._path.name}"
+        self.model = self._path.stem
+
+    @cached_property
+    def url(self) -> str:
+        """Where it speaks OpenAI's API."""
+        return f"{self._server.listening_address}/v1"
 
     @cached_property
     def _server(self) -> Any:
@@ -36,10 +42,17 @@ class GgufChat:
         params.warmup = False
         return xllamacpp.Server(params)
 
+
+class GgufChat:
+    """A GGUF file as a chat model of ours."""
+
+    def __init__(self, path: str) -> None:
+        self._server = GgufServer(path)
+        self.name = self._server.name
+
     @cached_property
     def _chat(self) -> OpenAIChat:
-        address = self._server.listening_address
-        return OpenAIChat(self._path.stem, name=self.name, base_url=f"{address}/v1", api_key="none", timeout=300.0)
+        return OpenAIChat(self._server.model, name=self.name, base_url=self._server.url, api_key="none", timeout=300.0)
 
     def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
         """One answer, held to the schema by a grammar."""
