@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import contents, plain
+from conftest import contents, plain, reply
 
 import engramma
-from engramma import LLM, Completion, Embedder, EngrammaError, Memory
+from engramma import LLM, Completion, Embedder, EngrammaError, InvalidInput, Memory
 from engramma.testing import HashEmbedder, ScriptedLLM
 
 LYON = "I live in Lyon, near the river."
@@ -934,3 +934,42 @@ def test_notes_are_frozen(memory, three):
     with pytest.raises(AttributeError):
         three[0].content = "changed"
     assert memory.get(three[0]).content == KETTLE
+
+
+# -- notes that say the same
+
+
+def test_a_distinct_note_is_kept_beside_one_that_says_the_same(memory: Memory) -> None:
+    first = memory.add("I am allergic to peanuts.", speaker="Ana")
+    again = memory.add("I am allergic to peanuts.", speaker="Ana")
+    apart = memory.add("I am allergic to peanuts.", speaker="Ana", distinct=True)
+    assert again.id == first.id
+    assert apart.id != first.id
+    assert {note.id for note in memory.list()} == {first.id, apart.id}
+
+
+def test_a_distinct_note_stays_apart_when_a_model_reads_it(modelled) -> None:
+    memory, _ = modelled(reply(), reply(same_as="n1"))
+    first = memory.add("I am allergic to peanuts.")
+    assert memory.add("I am allergic to peanuts.", distinct=True).id != first.id
+
+
+def test_a_distinct_flag_must_be_one(memory: Memory) -> None:
+    with pytest.raises(InvalidInput, match="distinct='yes' is neither True nor False"):
+        memory.add("Something.", distinct="yes")
+
+
+def test_a_merged_note_that_says_something_else_is_found_again(memory: Memory) -> None:
+    memory.add("I am allergic to peanuts.", key="a")
+    memory.add("I am allergic to peanuts.", key="b")
+    merged = memory.list(where={"key": "b"}, include=("merged",))[0]
+    assert merged.state == "merged"
+    assert memory.update(merged, content="The violin is tuned in fifths.").state == "ready"
+    assert contents(memory.search("How is a violin tuned?")) == ["The violin is tuned in fifths."]
+    assert memory.check().ok
+
+
+def test_a_context_can_be_emptied(memory: Memory) -> None:
+    note = memory.add("The kettle in the office leaks.")
+    assert note.context
+    assert memory.update(note, context="").context == ""

@@ -765,3 +765,12 @@ def test_two_memories_told_the_same_are_alike(opened) -> None:
         ]  # fmt: skip
 
     assert shape(left) == shape(right)
+
+
+def test_a_summary_replaces_no_fact_and_is_replaced_by_none(memory):
+    memory.add("I live in Lyon.", speaker="Ana", at="2026-01-01")
+    summary = memory.add("Ana lives in Oslo. She likes tea.", speaker="Ana", category="summary", at="2026-02-01")
+    assert not [link for link in summary.links if link.kind in ("supersedes", "contradicts")]
+    moved = memory.add("I moved to Berlin.", speaker="Ana", at="2026-03-01")
+    assert [memory.get(link.target).content for link in moved.links if link.kind == "supersedes"] == ["I live in Lyon."]
+    assert memory.get(summary).valid_until is None

