@@ -1,0 +1,1 @@
+"""Other memory systems' classes over engramma, for scripts that were written for them."""
