@@ -23,6 +23,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the surfaces down to the values. A module imports from the lines below its own, and from its own package.
 LAYERS = (
     ("cli", "testing.conformance"),
+    ("agents", "compat"),
     ("memory",),
     ("opening",),
     ("exchange", "reindexing", "report", "settings"),

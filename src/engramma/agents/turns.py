@@ -1,0 +1,148 @@
+"""Messages to turns, hits to plain data: what goes into a graph's state and comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from zlib import crc32
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from engramma.agents.policies import RetrievePolicy, Turn, WritePolicy
+from engramma.agents.run import Place
+from engramma.analysts.chat import RECALLED
+from engramma.context import without_recalled
+from engramma.errors import InvalidInput
+from engramma.memory import Memory
+from engramma.note import Hit, Link, Note, NoteId, SaidDate, Why
+from engramma.recall import Hits
+
+SUMMARY = "summarization"
+"""What LangChain, and our strategies, mark a summary message with: ``additional_kwargs["lc_source"]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The newest exchange of a thread: texts, and the ids of the messages they come from."""
+
+    user: str = ""
+    assistant: str = ""
+    user_id: str | None = None
+    assistant_id: str | None = None
+
+
+def is_summary(message: BaseMessage) -> bool:
+    """Whether a message is a summary, engramma's or LangChain's, that stands for older messages and was said by nobody."""
+    return message.additional_kwargs.get("lc_source") == SUMMARY
+
+
+def is_answer(message: BaseMessage) -> bool:
+    """Whether a message is an assistant's answer and not a call of tools."""
+    return isinstance(message, AIMessage) and not message.tool_calls and not message.invalid_tool_calls
+
+
+def newest_exchange(messages: Sequence[BaseMessage]) -> Exchange:
+    """What the user said since the last answer, and the answer to it if it is there already."""
+    rest = list(messages)
+    answer = rest.pop() if rest and is_answer(rest[-1]) else None
+    said: list[HumanMessage] = []
+    for message in reversed(rest):
+        if is_answer(message):
+            break
+        if isinstance(message, HumanMessage) and not is_summary(message):
+            said.insert(0, message)
+    user = "\n".join(dict.fromkeys(filter(None, (_text(message) for message in said))))  # asked again after a failure: once
+    return Exchange(user, _text(answer) if answer else "", said[-1].id if said else None, answer.id if answer else None)
+
+
+def _text(message: BaseMessage) -> str:
+    """What was said in words, without what we put in a prompt: blocks of memories and what we say before them."""
+    return own_words(str(message.text))
+
+
+def own_words(text: str) -> str:
+    """A text without the memories, and the heading over them, that a prompt held."""
+    return without_recalled(text).replace(RECALLED, "").strip()
+
+
+def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place: Place, retrieve: RetrievePolicy) -> Hits:
+    """What to remember at this point of a thread, without what the user has just said.
+
+    What was found stays even where it is an earlier message of the thread, as a short-term strategy may
+    have cut that off; notes that nothing was found in (the last ones) are left out then.
+    """
+    found: Any = retrieve(query, memory, place)
+    hits = list(found) if isinstance(found, Iterable) else [found]
+    if any(not isinstance(hit, Hit) for hit in hits):
+        raise InvalidInput(f"retrieve={retrieve!r} gave {found!r:.200}, not hits: return what memory.search() returns")
+    thread = {_text(message) for message in messages}
+    now = {query, *query.splitlines()}
+    return Hits(hit for hit in hits if hit.note.content.strip() not in (now if hit.score else thread))
+
+
+def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) -> list[dict[str, Any]]:
+    """Write what a policy wants kept of a turn; the notes that hold it. Twice the same turn is written once."""
+    if not turn.user and not turn.assistant:
+        return []
+    memos = write(Turn(turn.user, turn.assistant, memory, place))
+    if isinstance(memos, str | Mapping) or not isinstance(memos, Iterable):
+        raise InvalidInput(
+            f"write={write!r} gave {memos!r:.200}, not a list: return [] for nothing, [{{...}}] or [text] to keep one"
+        )
+    drafts = [_draft(memo, number, turn, place) for number, memo in enumerate(memos)]
+    notes = memory.add_many([draft for draft in drafts if draft["content"].strip()])
+    return [{"id": note.id, "content": note.content, "speaker": note.speaker} for note in notes]
+
+
+def _draft(memo: str | Mapping[str, Any], number: int, turn: Exchange, place: Place) -> dict[str, Any]:
+    """A memo as the arguments of ``add``, in the run's space whatever the memo says."""
+    if not isinstance(memo, str) and (not isinstance(memo, Mapping) or "content" not in memo):
+        raise InvalidInput(f"a write policy gave {memo!r:.200}: a memo is a text, or a dict with 'content'")
+    fields = {"content": memo, "speaker": "user"} if isinstance(memo, str) else dict(memo)
+    answered = fields.get("speaker") == "assistant"
+    source, said = (turn.assistant_id, turn.assistant) if answered else (turn.user_id, turn.user)
+    if source and "key" not in fields:  # a message that was edited keeps its id, and is another one all the same
+        fields["key"] = f"{place.session or 'turn'}/{source}/{crc32(said.encode('utf-8', 'replace')):08x}/{number}"
+    fields["content"] = own_words(str(fields["content"]))
+    return {"session": place.session, **fields, "space": place.space}
+
+
+# -- hits as plain data, for a graph's state
+
+
+def as_data(hits: Hits) -> list[dict[str, Any]]:
+    """Hits as JSON data: what a checkpoint can hold."""
+    return [_hit_data(hit) for hit in hits]
+
+
+def _hit_data(hit: Hit) -> dict[str, Any]:
+    note = hit.note
+    return {
+        "id": note.id, "content": note.content, "speaker": note.speaker, "session": note.session, "at": note.at.isoformat(),
+        "score": hit.score, "why": str(hit.why), "direct": hit.why.direct,
+        "dates": [[said.text, said.start.isoformat(), said.end.isoformat()] for said in note.dates],
+        "valid_until": note.valid_until and note.valid_until.isoformat(),
+        "disputed": any(link.kind == "contradicts" for link in note.links),
+        "along": [hit.why.path[-1].kind, hit.why.path[-1].reason] if hit.why.path else None,
+    }  # fmt: skip
+
+
+def as_hits(memories: Sequence[Mapping[str, Any]]) -> Hits:
+    """Hits again, as far as a prompt shows them. A dict with ``content`` alone will do."""
+    return Hits(_data_hit(data) for data in memories)
+
+
+def _data_hit(data: Mapping[str, Any]) -> Hit:
+    note_id = NoteId(str(data.get("id") or ""))
+    at = datetime.fromisoformat(data["at"]) if data.get("at") else datetime.now().astimezone()
+    until = data.get("valid_until")
+    links = (Link(note_id, NoteId(""), "contradicts"),) if data.get("disputed") else ()
+    path = (Link(note_id, NoteId(""), *data["along"]),) if data.get("along") else ()
+    note = Note(
+        note_id, "", str(data["content"]), at, at, speaker=data.get("speaker"), session=data.get("session"),
+        dates=tuple(SaidDate(text, date.fromisoformat(a), date.fromisoformat(b)) for text, a, b in data.get("dates") or ()),
+        valid_until=datetime.fromisoformat(until) if until else None, links=links,
+    )  # fmt: skip
+    return Hit(note, float(data.get("score") or 0.0), Why(path=path))
