@@ -1529,3 +1529,15 @@ def test_an_embedder_exchanged_before_recall_is_told_is_noticed() -> None:
         embedders[0] = HashEmbedder(128)
         found = other.submit(recall.search, Request("kettle", ("default",))).result(timeout=20)
         assert [hit.note.content for hit in found] == ["The kettle leaks."]  # by its words
+
+
+def test_a_question_that_was_asked_before_does_not_hide_its_answer(memory):
+    told = "My sister Clara is getting married in September."
+    for text in (told, "The kettle leaks.", "I run ten kilometres every Sunday.", "The bus was late.", "He paints boats."):
+        memory.add(text, speaker="user")
+    question = "Who is Clara, and when is her wedding party in Lisbon?"
+    memory.add(question, speaker="user")
+    found = memory.search(question).direct
+    assert [hit.note.content for hit in found] == [question, told]
+    evidence = [sum(hit.why.evidence.values()) for hit in found]
+    assert evidence[1] < evidence[0] / 2  # less than a hit needs beside a statement of that strength

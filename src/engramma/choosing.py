@@ -14,7 +14,7 @@ from engramma.store.index import ARCHIVED, MERGED, SUPERSEDED, VISIBLE, SpaceInd
 from engramma.words import term_of, terms, tokens
 
 SHARE_OF_BEST = 0.5
-"""A hit has at least this share of the best hit's evidence, unless the cut-off is switched off or the
+"""A hit has at least this share of the evidence of the best hit that is no question, unless the cut-off is switched off or the
 question names it by a keyword of its author's."""
 _COPY_LIKENESS = 0.6  # of the way from unrelated to identical, for notes that also share their words
 _COMPARED = 200  # rows among which copies are looked for: each is compared with each
@@ -51,7 +51,7 @@ def choose(
     bar = total_at(cut_off, len(index), scores.weights)
     rows = np.flatnonzero(allowed & (scores.total >= bar))
     if cut_off > 0 and len(rows) and scores.total[rows].max() > 0:
-        enough = scores.total[rows] >= share_of_best * float(scores.total[rows].max())
+        enough = scores.total[rows] >= share_of_best * _best(index, scores.total, rows)
         rows = rows[enough | (scores.signals.keyword[rows] > 0)]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
@@ -74,6 +74,12 @@ def choose(
         picks += [Pick(row, scores.relevance(row)) for row in added]
         picks.sort(key=lambda pick: -pick.score)
     return picks
+
+
+def _best(index: SpaceIndex, totals: np.ndarray, rows: np.ndarray) -> float:
+    """The evidence of the best hit; a note that only asks the same is no measure for those that say something."""
+    telling = rows[index.asks.view[rows] == 0]
+    return float(totals[telling if len(telling) else rows].max())
 
 
 def near_copies(index: SpaceIndex, background: Background) -> Copies:
