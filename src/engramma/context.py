@@ -106,7 +106,8 @@ def _cut(hit: Hit, room: int, count: CountTokens) -> str:
     return _entry(hit, low)
 
 
-_OURS = re.compile(rf"{re.escape(_OPEN)}.*?{re.escape(_CLOSE)}\n?", re.DOTALL)
+_ENTRIES = r"(?:\n(?:\[\d+\] .*|    .*))*"  # of a block whose end was left out
+_OURS = re.compile(rf"{re.escape(_OPEN)}(?:(?s:.*?){re.escape(_CLOSE)}\n?|{_ENTRIES})")
 
 
 def without_recalled(text: str) -> str:

@@ -115,6 +115,13 @@ _ORDERED = re.compile(
 _CLAUSE = re.compile(r"[,，;；、]")
 
 
+def _told(sentence: str) -> list[str]:
+    """The clauses of a sentence that tell or order, and the whole of it where none asks."""
+    clauses = [part.strip() for part in _CLAUSE.split(sentence)]
+    told = [part for part in clauses if not _ASKED.search(part) or _ORDERED.search(part)]
+    return [*told, sentence] if len(told) == len(clauses) else told
+
+
 @dataclass(frozen=True)
 class Patterns:
     """Keep what the user says of themselves or asks to be remembered: "my name is", "remember", "我叫", "记住".
@@ -147,8 +154,7 @@ class Patterns:
         """Whether a clause of the text says something to keep."""
         if not self.patterns and not self.more:
             return False
-        clauses = (part.strip() for sentence in sentences(text) for part in _CLAUSE.split(sentence))
-        return any(self._cue.search(part) for part in clauses if not _ASKED.search(part) or _ORDERED.search(part))
+        return any(self._cue.search(part) for sentence in sentences(text) for part in _told(sentence))
 
     def __call__(self, turn: Turn) -> list[Memo]:
         """The user's words, if a pattern matches them."""
@@ -287,6 +293,7 @@ class Recalled:
                     raise
                 log.warning("could not search the memory, the last notes are shown: %s", error)
                 remark, hits = f"not searched ({error}): one of the last notes", Hits()
+            hits = Hits(hit for hit in hits if hit.note.content.strip() != query.strip())  # asked before, which says nothing
             if hits:
                 return hits
         return self._last(memory, place, remark)

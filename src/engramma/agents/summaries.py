@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ from engramma.analysts import summaries as prompts
 from engramma.analysts.summaries import Bound, Pieces, Role, Steps, Summaries, Summary
 from engramma.errors import EngrammaError, InvalidInput, ReplyInvalid
 from engramma.memory import Memory
-from engramma.models.base import foreign_model
+from engramma.models.base import foreign_model, without_thoughts
 from engramma.write import MODEL_FAILURES
 
 log = logging.getLogger("engramma")
@@ -60,7 +59,6 @@ log = logging.getLogger("engramma")
 MAX_TOKENS = 3000  # leaves room for an answer in 4096 tokens, which is what Ollama gives a model by default
 _PIECE = 2000  # tokens of messages that any model can read at once
 _LEAST = 48  # tokens of a summary's message, below which nothing is said
-_THOUGHT = re.compile(r"\A.*</think>|<think>.*", re.DOTALL)  # what a reasoning model says before its answer
 _NONE = Summaries(())
 
 
@@ -304,7 +302,7 @@ class SummaryMiddleware(TokenBudget, ABC):
 
     def _read(self, reply: Any) -> str:
         """The summary in a reply. Raises ReplyInvalid for one that says nothing."""
-        text = _THOUGHT.sub("", reply.text if isinstance(reply, BaseMessage) else str(reply)).strip()
+        text = without_thoughts(str(reply.text if isinstance(reply, BaseMessage) else reply)).strip()
         if not text:
             raise ReplyInvalid(f"{self._label} answered with an empty summary")
         return text

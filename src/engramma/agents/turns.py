@@ -16,6 +16,7 @@ from engramma.analysts.chat import RECALLED
 from engramma.context import without_recalled
 from engramma.errors import InvalidInput
 from engramma.memory import Memory
+from engramma.models.base import without_thoughts
 from engramma.note import Hit, Link, Note, NoteId, SaidDate, Why
 from engramma.recall import Hits
 
@@ -59,7 +60,8 @@ def newest_exchange(messages: Sequence[BaseMessage]) -> Exchange:
 
 def _text(message: BaseMessage) -> str:
     """What was said in words, without what we put in a prompt: blocks of memories and what we say before them."""
-    return own_words(str(message.text))
+    said = str(message.text)
+    return own_words(without_thoughts(said) if isinstance(message, AIMessage) else said)
 
 
 def own_words(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -51,6 +52,14 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], *, kind: EmbeddingKind) -> np.ndarray:
         """The vectors of texts, float32 (n, dimensions)."""
         ...
+
+
+_THOUGHT = re.compile(r"\A.*</think>|<think>.*", re.DOTALL)
+
+
+def without_thoughts(text: str) -> str:
+    """A model's answer without what a reasoning model says to itself before it."""
+    return _THOUGHT.sub("", text) if "think>" in text else text
 
 
 class foreign_model:

@@ -11,6 +11,9 @@ import numpy as np
 from engramma.models.base import Completion, EmbeddingKind, Message
 from engramma.models.openai_compatible import joined_text
 
+NOT_STREAMED = "nostream"
+"""LangGraph's tag for calls whose words are none of the answer: inside a graph's run nobody sees them stream."""
+
 
 class LangChainChat:
     """A LangChain chat model object. Its own retries and time-outs apply."""
@@ -22,7 +25,7 @@ class LangChainChat:
 
     def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
         """One answer. The schema stands in the prompt too, so that any model can follow it."""
-        reply = self._model.invoke([(message["role"], message["content"]) for message in messages])
+        reply = self._model.invoke([(message["role"], message["content"]) for message in messages], {"tags": [NOT_STREAMED]})
         usage = getattr(reply, "usage_metadata", None) or {}
         text = joined_text(reply.content)
         return Completion(text, usage.get("input_tokens", 0), usage.get("output_tokens", 0))

@@ -1,0 +1,116 @@
+"""``MemoryMiddleware``: a memory for ``langchain.agents.create_agent``.
+
+Before a run it recalls what bears on what the user says; each model call then sees the notes in its
+system message; after the run the turn is written. The notes live in a channel that no checkpoint
+keeps, so the saved thread holds what was said and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, NotRequired
+
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelRequest, ModelResponse, OmitFromSchema
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
+from langgraph.channels.untracked_value import UntrackedValue
+from langgraph.runtime import Runtime
+
+from engramma.agents.policies import Everything, InjectPolicy, InSystemMessage, Recalled, RetrievePolicy, WritePolicy
+from engramma.agents.run import Place, SpaceOf, current_run, place_of
+from engramma.agents.tools import memory_tools
+from engramma.agents.turns import Exchange, as_data, as_hits, newest_exchange, persisted, recalled
+from engramma.memory import Memory
+
+_OfThisRun = OmitFromSchema(input=True, output=False)
+Update = dict[str, Any]
+
+
+class MemoryAgentState(AgentState[Any]):
+    """What the middleware knows of the present run; none of it is in a checkpoint."""
+
+    current_user_text: NotRequired[Annotated[str, UntrackedValue, _OfThisRun]]
+    memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
+    saved_memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
+
+
+class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
+    """Recalls before, injects during, and writes after each run of an agent; adds the memory tools.
+
+    Args:
+        memory: an open ``Memory``.
+        write, retrieve, inject: the policies (``engramma.agents.policies``): everything is kept, five notes
+            and what is linked to them are recalled, and they stand in the system message.
+        tools: True for all memory tools, False for none, or the names of those wanted.
+        space: says whose memory it is in a run without ``user_id``.
+
+    The result of a run holds ``memories`` (recalled) and ``saved_memories`` beside ``messages``.
+    """
+
+    state_schema = MemoryAgentState
+
+    def __init__(
+        self, memory: Memory, *, write: WritePolicy | None = None, retrieve: RetrievePolicy | None = None,
+        inject: InjectPolicy | None = None, tools: bool | Sequence[str] = True, space: SpaceOf | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._memory, self._space = memory, space
+        self._write: WritePolicy = write or Everything()
+        self._retrieve: RetrievePolicy = retrieve or Recalled()
+        self._inject: InjectPolicy = inject or InSystemMessage()
+        only = None if tools is True else (tools or ())
+        self.tools: Sequence[BaseTool] = memory_tools(memory, space=space, only=only)
+
+    def _place(self) -> Place:
+        return place_of(current_run(), self._memory, self._space)
+
+    # -- before: recall
+
+    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
+        """Recall. Reads ``messages``; returns ``current_user_text``, ``memories``, ``saved_memories`` (none yet)."""
+        return {**self._recall(state["messages"]), "saved_memories": []}
+
+    async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
+        """``before_agent`` in a thread."""
+        return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    def _recall(self, messages: Sequence[BaseMessage]) -> Update:
+        asked = newest_exchange(messages).user
+        if not asked or not getattr(self._inject, "recalls", True):
+            return {"current_user_text": asked, "memories": []}
+        hits = recalled(asked, messages, self._memory, self._place(), self._retrieve)
+        return {"current_user_text": asked, "memories": as_data(hits)}
+
+    # -- during: inject
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Show the notes to the model in this call's system message, and only there."""
+        return handler(self._injected(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """The same for an agent that is awaited."""
+        return await handler(await asyncio.to_thread(self._injected, request))
+
+    def _injected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        memories: list[dict[str, Any]] | None = request.state.get("memories")  # type: ignore[assignment]
+        if memories is None:  # the run goes on from a checkpoint, which holds no notes
+            memories = self._recall(request.state["messages"])["memories"]
+        return request.override(system_message=self._inject(request.system_message, as_hits(memories)))
+
+    # -- after: write
+
+    def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
+        """Write the turn. Reads ``messages``, ``current_user_text``; returns ``saved_memories``."""
+        turn = newest_exchange(state["messages"])  # without an answer where a limit or an interrupt stopped the run
+        if not turn.user and (told := state.get("current_user_text")):  # a strategy has shortened the thread meanwhile
+            turn = Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
+        return {"saved_memories": persisted(turn, self._memory, self._place(), self._write)}
+
+    async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
+        """``after_agent`` in a thread."""
+        return await asyncio.to_thread(self.after_agent, state, runtime)
