@@ -81,7 +81,7 @@ def _as_json(value: Any, key: str) -> dict[str, Any]:
     plain = dict(value)
     try:
         checked("metadata", {ITEM: {"value": plain}})
-    except InvalidInput as error:
+    except ValueError as error:  # ours, or Python's word for a number of more digits than it will write
         raise InvalidInput(f"the value of {excerpt(key)!r} must be JSON: {error}") from error
     _check_names(plain, key)
     copy: dict[str, Any] = json.loads(json.dumps(plain))
