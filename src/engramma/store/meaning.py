@@ -94,7 +94,9 @@ class Meaning:
         self._more_rows = np.zeros(0, "i4")
         self._more_vectors = np.zeros((0, dimensions), "f4")
         self._whitening: Whitening | None = None
-        self._any: np.ndarray | None = None
+        self._aimless: np.ndarray | None = None
+        self._found = np.zeros(0, "f4")
+        self._any = np.zeros(0, "f4")
         self._made_from = 0
 
     def new_row(self) -> None:
@@ -106,8 +108,9 @@ class Meaning:
         """Set a note's vectors, float32 (p, d); whether ``gather`` must be called after."""
         had = self._more.pop(row, None) is not None
         if len(pieces) and pieces.shape[1] == self.dimensions:
+            if row < len(self._found):
+                self._found = self._found[:0]
             if not np.array_equal(self.vectors.view[row], pieces[0]):
-                self._any = None
                 self._whitening = None if row < self._made_from else self._whitening
             self.vectors.view[row], self._told.view[row] = pieces[0], pieces.any()
             if len(pieces) > 1:
@@ -120,11 +123,12 @@ class Meaning:
         self._more_rows = np.concatenate(owners) if owners else np.zeros(0, "i4")
         self._more_vectors = np.concatenate(list(self._more.values())) if owners else np.zeros((0, self.dimensions), "f4")
 
-    def _products(self, vector: np.ndarray) -> np.ndarray:
+    def _products(self, vector: np.ndarray, start: int) -> np.ndarray:
         # einsum: one thread. A threaded product waits for its threads, up to 8 ms where both cores are busy.
-        scores = np.einsum("ij,j->i", self.vectors.view, vector)
-        if len(self._more_rows):
-            np.maximum.at(scores, self._more_rows, self._more_vectors @ vector)
+        scores = np.einsum("ij,j->i", self.vectors.view[start:], vector)
+        late = self._more_rows >= start
+        if late.any():
+            np.maximum.at(scores, self._more_rows[late] - start, self._more_vectors[late] @ vector)
         return np.asarray(scores, np.float32)
 
     def cosines(self, vector: np.ndarray, rows: Sequence[int]) -> np.ndarray:
@@ -153,16 +157,19 @@ class Meaning:
         found = self.standing_out(vector, background.vectors)
         return np.asarray(found - np.where(found > 0, self._found_by_any(background), np.float32(0)), np.float32)
 
-    def _towards(self, whitening: Whitening, direction: np.ndarray) -> np.ndarray:
-        return np.asarray((self._products(direction) - np.float32(whitening.mean @ direction)) * self._told.view, np.float32)
+    def _towards(self, whitening: Whitening, direction: np.ndarray, start: int = 0) -> np.ndarray:
+        """How far the notes from row ``start`` on stand out towards a direction."""
+        products = self._products(direction, start)
+        return np.asarray((products - np.float32(whitening.mean @ direction)) * self._told.view[start:], np.float32)
 
     def _found_by_any(self, background: Background) -> np.ndarray:
         whitening = self._whitened(background.vectors)
-        if self._any is None or len(self._any) != self.vectors.size:
-            directions = np.stack([whitening.direction(question) for question in background.questions])
-            found = self._towards(whitening, directions.mean(axis=0))
-            middle = float(np.median(found)) if len(found) else 0.0
-            usual = max(middle, 0.0) + _SIGMA * float(np.median(np.abs(found - middle)) if len(found) else 0.0)
+        if self._aimless is None:
+            self._aimless = np.stack([whitening.direction(question) for question in background.questions]).mean(axis=0)
+        if len(self._found) != self.vectors.size:  # only what came since has to be looked at
+            found = self._found = np.concatenate([self._found, self._towards(whitening, self._aimless, len(self._found))])
+            middle = float(np.median(found))
+            usual = max(middle, 0.0) + _SIGMA * float(np.median(np.abs(found - middle)))
             self._any = np.maximum(found - np.float32(usual), 0)
         return self._any
 
@@ -170,7 +177,7 @@ class Meaning:
         size = stage(self.vectors.size)
         if self._whitening is None or size != self._made_from:
             self._whitening, self._made_from = whitening(self.vectors.view[:size], unrelated), size
-            self._any = None
+            self._aimless, self._found = None, np.zeros(0, "f4")
         return self._whitening
 
 
