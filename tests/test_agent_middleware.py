@@ -979,3 +979,13 @@ def test_built_agent_by_name(memory, monkeypatch) -> None:
         assert server.requests[0].body["model"] == "qwen2.5:7b"
     assert result["messages"][-1].text == "记住了。"
     assert contents(memory.list(space="夏")) == ["小夏喜欢学习。", TOLD, "记住了。"]
+
+
+def test_a_summary_of_the_thread_is_not_recalled_into_it(memory) -> None:
+    """It stands in the thread already; another thread may be told it."""
+    memory.add("Ana told of her violin and her teacher.", category="summary", session="1", key="s")
+    agent, model = agent_of(memory, "Fine.")
+    asked(agent, "sync", "What did I tell of my violin teacher?", run_of("1"))
+    assert "Ana told of her violin" not in "".join(message.text for message in model.calls[-1])
+    asked(agent, "sync", "What did I tell of my violin teacher?", run_of("2"))
+    assert "Ana told of her violin" in model.calls[-1][0].text

@@ -73,7 +73,8 @@ def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place:
     """What to remember at this point of a thread, without what the user has just said.
 
     What was found stays even where it is an earlier message of the thread, as a short-term strategy may
-    have cut that off; notes that nothing was found in (the last ones) are left out then.
+    have cut that off; notes that nothing was found in (the last ones) are left out then, and summaries of
+    this very thread always.
     """
     found: Any = retrieve(query, memory, place)
     hits = list(found) if isinstance(found, Iterable) else [found]
@@ -81,7 +82,8 @@ def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place:
         raise InvalidInput(f"retrieve={retrieve!r} gave {found!r:.200}, not hits: return what memory.search() returns")
     thread = {_text(message) for message in messages}
     now = {query, *query.splitlines()}
-    return Hits(hit for hit in hits if hit.note.content.strip() not in (now if hit.score else thread))
+    told = [hit for hit in hits if hit.note.content.strip() not in (now if hit.score else thread)]
+    return Hits(hit for hit in told if hit.note.category != "summary" or hit.note.session != place.session)
 
 
 def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engramma import __version__
-from engramma.cli import add, change, demo, graph, log, read, search, store
+from engramma.cli import add, change, chat, demo, graph, log, read, search, store
 from engramma.cli.group import EPILOG, Commands
 from engramma.cli.opening import Options
 
@@ -47,6 +47,7 @@ def options(
 WRITE, READ, KEEP = "Write", "Read", "Keep in order"
 
 app.command("add", rich_help_panel=WRITE)(add.add)
+app.command("chat", rich_help_panel=WRITE)(chat.chat)
 app.command("edit", rich_help_panel=WRITE)(change.edit)
 app.command("link", rich_help_panel=WRITE)(change.link)
 app.command("rm", rich_help_panel=WRITE)(change.rm)

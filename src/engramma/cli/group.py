@@ -83,7 +83,9 @@ def exit_code(error: BaseException) -> int:
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    typer.echo(f"engramma: {' '.join(message.split())}", err=True)
+    from engramma.cli.screen import clean
+
+    typer.echo(f"engramma: {clean(' '.join(message.split()))}", err=True)
 
 
 def _failure(error: Any) -> int:
