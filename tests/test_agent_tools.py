@@ -149,10 +149,14 @@ def test_what_is_saved_is_whole_though_it_is_shown_short(memory) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_k_is_the_most_there_is(memory, k) -> None:
+def test_k_notes_match_and_what_is_linked_to_them_follows(memory, k) -> None:
     for text in ("My cat Tom is ill.", "Tom sees the vet on Friday.", "I live in Lyon.", "The cat is better."):
         memory.add(text, speaker="user", session="s")
-    assert len(used(memory, "search_memory", query="cat Tom", k=k).text.splitlines()) == k
+    lines = used(memory, "search_memory", query="cat Tom", k=k).text.splitlines()
+    linked = [line for line in lines if " one above)" in line]
+    assert len(lines) - len(linked) == k
+    assert len(linked) <= k
+    assert linked == lines[k:]
 
 
 @pytest.mark.parametrize("k", [0, -3, 10**9, "3", None, 2.0])
@@ -316,7 +320,7 @@ def test_space_is_the_users(memory, user, space) -> None:
     assert "Nothing" in used(memory, "search_memory", run=run_of("somebody else"), query="tea").text
 
 
-@pytest.mark.parametrize("user", ["", (), ("team", ""), True, 1.5, ["ana"], b"ana", {"id": 1}, "ana\ud800"])
+@pytest.mark.parametrize("user", ["", (), ("team", ""), True, 1.5, [], b"ana", {"id": 1}, "ana\ud800"])
 @pytest.mark.parametrize(("name", "args"), [("save_memory", {"content": "tea"}), ("search_memory", {"query": "tea"})])
 def test_unusable_user_is_refused(memory, name, args, user) -> None:
     memory.add("The memory's own secret about tea.")
@@ -385,7 +389,7 @@ def test_what_a_function_may_give(memory, given, space) -> None:
     assert memory.spaces() == {space: 1}
 
 
-@pytest.mark.parametrize("given", ["", False, ["team"]])
+@pytest.mark.parametrize("given", ["", False, [""]])
 def test_function_that_gives_no_space(memory, given) -> None:
     save, *_ = memory_tools(memory, space=lambda run: given)
     with pytest.raises(InvalidInput, match=re.escape(f"space(run)={given!r} names no space")):
@@ -522,3 +526,16 @@ def test_through_a_real_client(memory, client) -> None:
     assert result["messages"][-1].text == "记住了。"
     assert [(note.space, note.session) for note in memory.list(space="小夏")] == [("小夏", "一")]
     assert list(memory.spaces()) == ["小夏"]
+
+
+@pytest.mark.parametrize(
+    ("user", "space"),
+    [
+        (UUID("11111111-2222-3333-4444-555555555555"), "11111111-2222-3333-4444-555555555555"),
+        (42, "42"),
+        (["team", "web"], ("team", "web")),  # a tuple that went through JSON
+    ],
+)
+def test_users_as_programs_name_them(memory, user, space) -> None:
+    used(memory, "save_memory", run=run_of(user), content="I like tea.")
+    assert memory.spaces() == {space: 1}

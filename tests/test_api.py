@@ -973,3 +973,19 @@ def test_a_context_can_be_emptied(memory: Memory) -> None:
     note = memory.add("The kettle in the office leaks.")
     assert note.context
     assert memory.update(note, context="").context == ""
+
+
+def test_what_lasts_is_not_merged_into_what_expires(memory: Memory) -> None:
+    soon = memory.add("I am allergic to peanuts.", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    lasting = memory.add("I am allergic to peanuts.")
+    assert lasting.id != soon.id
+    sooner = memory.add("I am allergic to peanuts.", expires_at=datetime.now(UTC) + timedelta(minutes=5))
+    assert sooner.id in (soon.id, lasting.id)
+
+
+def test_what_is_said_again_is_not_merged_into_a_distinct_note(memory: Memory) -> None:
+    """It may be deleted alone, as a store's item is."""
+    item = memory.add("I am allergic to peanuts.", distinct=True)
+    said = memory.add("I am allergic to peanuts.")
+    memory.delete(item)
+    assert contents(memory.search("What am I allergic to? Peanuts?")) == [said.content]

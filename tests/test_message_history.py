@@ -409,3 +409,16 @@ def test_history_of_each_user(memory: Memory) -> None:
     chain.invoke([HumanMessage("I am Bob.")], in_thread("t", user_id="bob"))
     assert contents(memory.list(space="alice")) == ["I am Ana.", "Hello."]
     assert contents(memory.list(space="bob")) == ["I am Bob.", "Hello."]
+
+
+def test_a_history_made_by_langchain_lies_in_the_space_of_the_run(opened) -> None:
+    """RunnableWithMessageHistory calls its factory before the run's config is in force."""
+    memory = opened(":memory:")
+    model = ScriptedChatModel("ok")
+    with pytest.warns(LangChainDeprecationWarning):
+        chain = RunnableWithMessageHistory(model, lambda session_id: EngrammaChatMessageHistory(memory, session_id))
+    for user, text in (("ana", "I am Ana, my PIN is 4711."), ("ben", "What is the PIN?"), ("ana", "What is my PIN?")):
+        chain.invoke(text, {"configurable": {"session_id": "1", "user_id": user}})
+    assert memory.spaces() == {"ana": 4, "ben": 2}
+    assert [message.text for message in model.calls[1]] == ["What is the PIN?"]
+    assert [message.text for message in model.calls[2]] == ["I am Ana, my PIN is 4711.", "ok", "What is my PIN?"]

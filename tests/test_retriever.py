@@ -199,7 +199,7 @@ def test_function_of_the_run_sees_its_config(homes: Memory) -> None:
 
 
 def test_user_id_that_is_given_but_empty(homes: Memory) -> None:
-    for config in (run_of(""), run_of(["alice"])):
+    for config in (run_of(""), run_of([""])):
         with pytest.raises(InvalidInput, match="names no space"):
             EngrammaRetriever(memory=homes).invoke(QUESTION, config)
 

@@ -96,7 +96,13 @@ def merges(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> bool:
     if note.given.get("distinct"):
         return False
     twin = shown.get(reading.duplicate_of) if reading.duplicate_of else None
-    return twin is not None and twin.state in IN_SIGHT
+    return twin is not None and twin.state in IN_SIGHT and _lasts(twin, note)
+
+
+def _lasts(twin: Note, note: Note) -> bool:
+    """Whether a note stays as long as one that would be folded into it: it is nobody's to delete alone, nor expires sooner."""
+    sooner = twin.expires_at is not None and (note.expires_at is None or note.expires_at > twin.expires_at)
+    return not sooner and not twin.given.get("distinct")
 
 
 def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> tuple[list[Change], dict[NoteId, _Revision]]:

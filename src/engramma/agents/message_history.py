@@ -37,19 +37,24 @@ class EngrammaChatMessageHistory(BaseChatMessageHistory):
     content blocks included, as far as JSON holds them. ``last`` bounds how many of the newest are
     loaded; results of tools whose call lies before them are left out, as no model would take them.
 
-    Without a ``space`` it is the one of the run that the history is made in, outside of a run the
-    memory's own. Raises InvalidInput for a thread or a space that names nothing.
+    Without a ``space`` it is the one of the run that reads or writes, outside of a run the memory's
+    own. Raises InvalidInput for a thread or a space that names nothing.
     """
 
     def __init__(
         self, memory: Memory, session_id: str | int | UUID, *, space: Space | None = None, last: int | None = None
     ) -> None:
         self.memory, self.session_id = memory, checked_session(session_id)
-        self.space = place_of(current_run(), memory).space if space is None else checked_space(space)
+        self._given = None if space is None else checked_space(space)
         self.last = checked_count("last", last, least=1)
 
     def __repr__(self) -> str:
         return f"EngrammaChatMessageHistory({self.memory!r}, {self.session_id!r}, space={self.space!r}, last={self.last!r})"
+
+    @property
+    def space(self) -> Space:
+        """Where the messages lie now: LangChain makes a history before the run that uses it is known."""
+        return place_of(current_run(), self.memory).space if self._given is None else self._given
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]

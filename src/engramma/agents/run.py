@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
@@ -68,11 +69,14 @@ def place_of(run: Run, memory: Memory, space: SpaceOf | None = None) -> Place:
     if named is None:
         return Place(memory.space, run.thread_id)
     try:
-        return Place(checked_space(str(named) if _is_number(named) else named), run.thread_id)
+        return Place(checked_space(_as_space(named)), run.thread_id)
     except InvalidInput as error:
         source = f"space(run)={named!r}" if user is None else f"user_id={user!r}"
-        raise InvalidInput(f"{source} names no space: give a text, a number or a tuple of texts") from error
+        raise InvalidInput(f"{source} names no space: give a text, a whole number, a UUID or a tuple of texts") from error
 
 
-def _is_number(named: Any) -> bool:
-    return isinstance(named, int) and not isinstance(named, bool)
+def _as_space(named: Any) -> Any:
+    """What programs name users by, as a space: numbers and UUIDs as text, what came through JSON as a tuple again."""
+    if isinstance(named, UUID) or (isinstance(named, int) and not isinstance(named, bool)):
+        return str(named)
+    return tuple(named) if isinstance(named, list) else named

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentState, SummarizationMiddleware
-from langchain.chat_models import init_chat_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.runtime import Runtime
 
+from engramma.agents.chat_models import chat_model
 from engramma.agents.run import Place, SpaceOf, current_run, place_of
 from engramma.agents.short_term import (
     Messages,
@@ -199,7 +199,7 @@ class SummaryMiddleware(TokenBudget, ABC):
         space: SpaceOf | None,
     ) -> None:  # fmt: skip
         super().__init__(shares.max_tokens, token_counter)
-        self.model: Runnable[Any, Any] = init_chat_model(model) if isinstance(model, str) else model
+        self.model: Runnable[Any, Any] = chat_model(model) if isinstance(model, str) else model
         if not isinstance(self.model, Runnable):
             raise InvalidInput(
                 f"model={model!r} is no chat model: give one of LangChain's, or a name such as 'ollama:qwen2.5:7b'"

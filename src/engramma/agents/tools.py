@@ -55,7 +55,7 @@ class SearchArguments(_Arguments):
     """What ``search_memory`` takes."""
 
     query: str = Field(description="What you want to know, as a question or a few words.")
-    k: Annotated[int, BeforeValidator(_five)] = Field(default=5, description=f"How many notes at most, 1 to {MOST}.")
+    k: Annotated[int, BeforeValidator(_five)] = Field(default=5, description=f"How many notes, 1 to {MOST}; what is linked to them follows.")
 
 
 class UpdateArguments(_Arguments):
@@ -145,7 +145,9 @@ class _Use:
 
     def search(self, place: Place, query: str, k: int = 5) -> str:
         most = min(MOST, max(1, k))
-        hits = self._memory.search(query, k=most, space=place.space)[:most]
+        found = self._memory.search(query, k=most, space=place.space)
+        linked = [hit for hit in found if not hit.why.direct]
+        hits = [*found.direct, *linked[: min(most, MOST - len(found.direct))]]
         return "\n".join(_line(hit) for hit in hits) or f"Nothing in memory matches {excerpt(query)!r}."
 
     def update(self, place: Place, note_id: str, content: str) -> str:

@@ -62,8 +62,13 @@ def chat(
     talking = _model(named)
     options: dict[str, Any] = {"keep": keep, "short_term": short_term, "k": k, "system": system, "tools": tools}
     _check(talking, thread, **options)
-    with opened(ctx, create=True) as memory, asyncio.Runner() as runner:
+    with opened(ctx, create=True) as memory, asyncio.Runner(loop_factory=_loop()) as runner:
         _talk(runner, Screen(), memory, talking, str(named), thread, new_threads, checkpoints, quiet, options)
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """How to make the event loop: on Windows the usual one cannot speak to PostgreSQL."""
+    return asyncio.SelectorEventLoop if sys.platform == "win32" else None
 
 
 def _bear_any_text() -> None:

@@ -19,13 +19,13 @@ class LangChainChat:
     """A LangChain chat model object. Its own retries and time-outs apply."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model = model.with_config({"tags": [NOT_STREAMED]}) if hasattr(model, "with_config") else model
         label = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
         self.name = f"langchain:{label}"
 
     def complete(self, messages: Sequence[Message], *, schema: dict[str, Any] | None = None) -> Completion:
         """One answer. The schema stands in the prompt too, so that any model can follow it."""
-        reply = self._model.invoke([(message["role"], message["content"]) for message in messages], {"tags": [NOT_STREAMED]})
+        reply = self._model.invoke([(message["role"], message["content"]) for message in messages])
         usage = getattr(reply, "usage_metadata", None) or {}
         text = joined_text(reply.content)
         return Completion(text, usage.get("input_tokens", 0), usage.get("output_tokens", 0))
