@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
+from uuid import UUID
 
 import pytest
 from conftest import contents
