@@ -14,7 +14,6 @@ from bench.shelf import SIZES
 ROUNDS = 100
 TURNS_A_THREAD = 10
 TARGET_MS = 15
-ANSWER = "Noted, thank you: that is good to know."
 SMALL, LARGE = SIZES[0], SIZES[-1]
 
 Ask = Callable[[int], Any]
@@ -28,9 +27,10 @@ def run(options: Options) -> Iterator[Row]:
     with ExitStack() as stack:
         memories = {size: stack.enter_context(options.shelf.open(size)) for size in (SMALL, LARGE)}
         said = _said(options.shelf.texts[:SMALL])
-        options.shelf.embedder.learn([*said, *(f"user: {text}" for text in said), f"assistant: {ANSWER}"])
-        agents: dict[Any, Ask] = {"bare": _asking(_bare(), said)}
-        agents |= {size: _asking(_remembering(memory), said) for size, memory in memories.items()}
+        answers = [turn["content"] for turn in turns(ROUNDS + 1, seed=29)]
+        options.shelf.embedder.learn([*said, *(f"user: {text}" for text in said), *(f"assistant: {text}" for text in answers)])
+        agents: dict[Any, Ask] = {"bare": _asking(_bare(answers), said)}
+        agents |= {size: _asking(_remembering(memory, answers), said) for size, memory in memories.items()}
         agents |= {("store", size): _storing(memory, said) for size, memory in memories.items()}
         times = in_turn(agents, ROUNDS)
     yield milliseconds("turn of a bare agent", times["bare"])
@@ -47,20 +47,20 @@ def _said(about: list[Turn]) -> list[str]:
     return [asked[number] if number % 2 else told[number] for number in range(ROUNDS)]
 
 
-def _bare() -> Any:
+def _bare(answers: list[str]) -> Any:
     from langchain.agents import create_agent
     from langgraph.checkpoint.memory import InMemorySaver
 
     from engramma.testing import ScriptedChatModel
 
-    return create_agent(ScriptedChatModel(ANSWER), checkpointer=InMemorySaver())
+    return create_agent(ScriptedChatModel(*answers), checkpointer=InMemorySaver())
 
 
-def _remembering(memory: Any) -> Any:
+def _remembering(memory: Any, answers: list[str]) -> Any:
     from engramma.agents import build_agent
     from engramma.testing import ScriptedChatModel
 
-    return build_agent(ScriptedChatModel(ANSWER), memory)
+    return build_agent(ScriptedChatModel(*answers), memory)
 
 
 def _asking(agent: Any, said: list[str]) -> Ask:

@@ -55,7 +55,7 @@ class SearchArguments(_Arguments):
     """What ``search_memory`` takes."""
 
     query: str = Field(description="What you want to know, as a question or a few words.")
-    k: Annotated[int, BeforeValidator(_five)] = Field(default=5, description=f"How many notes, 1 to {MOST}; what is linked to them follows.")
+    k: Annotated[int, BeforeValidator(_five)] = Field(default=5, description=f"How many notes, 1 to {MOST}; linked ones follow.")
 
 
 class UpdateArguments(_Arguments):

@@ -95,8 +95,8 @@ class Meaning:
         self._more_vectors = np.zeros((0, dimensions), "f4")
         self._whitening: Whitening | None = None
         self._aimless: np.ndarray | None = None
-        self._found = np.zeros(0, "f4")
         self._any = np.zeros(0, "f4")
+        self._usual = np.float32(0)
         self._made_from = 0
 
     def new_row(self) -> None:
@@ -106,16 +106,22 @@ class Meaning:
 
     def put(self, row: int, pieces: np.ndarray) -> bool:
         """Set a note's vectors, float32 (p, d); whether ``gather`` must be called after."""
-        had = self._more.pop(row, None) is not None
+        had = row in self._more
+        if row < len(self._any) and self._differs(row, pieces):
+            self._any = self._any[:0]
+        self._more.pop(row, None)
         if len(pieces) and pieces.shape[1] == self.dimensions:
-            if row < len(self._found):
-                self._found = self._found[:0]
             if not np.array_equal(self.vectors.view[row], pieces[0]):
                 self._whitening = None if row < self._made_from else self._whitening
             self.vectors.view[row], self._told.view[row] = pieces[0], pieces.any()
             if len(pieces) > 1:
                 self._more[row] = pieces[1:]
         return had or row in self._more
+
+    def _differs(self, row: int, pieces: np.ndarray) -> bool:
+        """Whether vectors are others than those that a note has."""
+        more = self._more.get(row, pieces[:0])
+        return not (len(pieces) and np.array_equal(self.vectors.view[row], pieces[0]) and np.array_equal(more, pieces[1:]))
 
     def gather(self) -> None:
         """Take the pieces of long notes together, after some were put."""
@@ -166,19 +172,24 @@ class Meaning:
         whitening = self._whitened(background.vectors)
         if self._aimless is None:
             self._aimless = np.stack([whitening.direction(question) for question in background.questions]).mean(axis=0)
-        if len(self._found) != self.vectors.size:  # only what came since has to be looked at
-            found = self._found = np.concatenate([self._found, self._towards(whitening, self._aimless, len(self._found))])
-            middle = float(np.median(found))
-            usual = max(middle, 0.0) + _SIGMA * float(np.median(np.abs(found - middle)))
-            self._any = np.maximum(found - np.float32(usual), 0)
+        if (known := len(self._any)) != self.vectors.size:  # only what came since has to be looked at
+            found = self._towards(whitening, self._aimless, known)
+            self._usual = self._usual if known else _usual(found[: self._made_from or None])
+            self._any = np.concatenate([self._any, np.maximum(found - self._usual, 0)])
         return self._any
 
     def _whitened(self, unrelated: np.ndarray) -> Whitening:
         size = stage(self.vectors.size)
         if self._whitening is None or size != self._made_from:
             self._whitening, self._made_from = whitening(self.vectors.view[:size], unrelated), size
-            self._aimless, self._found = None, np.zeros(0, "f4")
+            self._aimless, self._any = None, np.zeros(0, "f4")
         return self._whitening
+
+
+def _usual(found: np.ndarray) -> np.float32:
+    """How far notes stand out towards any question, but for the few that do so more than others."""
+    middle = float(np.median(found))
+    return np.float32(max(middle, 0.0) + _SIGMA * float(np.median(np.abs(found - middle))))
 
 
 @cache
