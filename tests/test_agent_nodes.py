@@ -503,11 +503,12 @@ def test_policies_of_ours(memory) -> None:
         ("I like tea.", "not a list"),
         (None, "not a list"),
         ({"content": "I like tea."}, "not a list"),
-        ([{"text": "I like tea."}], "a text, or a dict with 'content'"),
-        ([None], "a text, or a dict with 'content'"),
+        ([{"text": "I like tea."}], "a text, or a dict with a text as 'content'"),
+        ([{"content": None}], "a text, or a dict with a text as 'content'"),
+        ([None], "a text, or a dict with a text as 'content'"),
         ([{"content": "I like tea.", "colour": "green"}], "unknown field 'colour'"),
     ],
-    ids=["text", "none", "dict", "other key", "no memo", "unknown field"],
+    ids=["text", "none", "dict", "other key", "no text", "no memo", "unknown field"],
 )
 def test_write_policy_that_gives_something_else(memory, given, told) -> None:
     """Nothing of it is kept by accident, letter by letter say, and nothing is dropped in silence."""
@@ -565,11 +566,11 @@ def test_order_of_what_names_a_space(opened) -> None:
     assert place_of(Run(), memory).space == "own"
 
 
-@pytest.mark.parametrize("user", ["", (), ("a", ""), True, 1.5, ["ana"], b"ana", {"id": 1}, "a\ud800"])
+@pytest.mark.parametrize("user", ["", (), ("a", ""), True, 1.5, [""], b"ana", {"id": 1}, "a\ud800"])
 @pytest.mark.parametrize("how", ["context", "configurable", "function"])
 def test_unusable_space_is_never_the_default(memory, user, how) -> None:
     run = Run(Context(user)) if how == "context" else Run(None, {"user_id": user} if how == "configurable" else {})
-    with pytest.raises(InvalidInput, match=re.escape(repr(user)) + " names no space: give a text, a number or a tuple of texts"):
+    with pytest.raises(InvalidInput, match=re.escape(repr(user)) + " names no space: give a text, a whole number, a UUID"):
         place_of(run, memory, (lambda run: user) if how == "function" else lambda run: "function")
 
 

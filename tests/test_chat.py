@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from conftest import contents
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from tests.conftest import contents
 from typer.testing import CliRunner
 
 from engramma import Memory
@@ -1042,3 +1043,38 @@ def test_every_space_has_threads_of_its_own(opened: Callable[..., Memory]) -> No
     assert len(set(found.values())) == len(spaces) * len(names)
     assert found["default", "chat"] == "chat"
     assert found["全部", "chat"] == "全部/chat"
+
+
+def test_undo_leaves_what_others_write_while_the_answer_streams(opened: Callable[..., Memory]) -> None:
+    """Another process writes into the same space in the middle of the turn."""
+    ours, other = opened(), opened()
+
+    def slowly(messages: Any) -> str:
+        writer = Thread(target=other.add, args=("Somebody else: the doctor is on Monday.",))
+        writer.start()
+        writer.join()
+        return "Noted."
+
+    talk = Conversation(build_agent(ScriptedChatModel(slowly), ours), ours)
+    asyncio.run(_all_of(talk, "I like tea."))
+    assert len(ours.list()) == 3
+    assert len(talk.undo()) == 2
+    assert contents(ours.list()) == ["Somebody else: the doctor is on Monday."]
+
+
+def test_turns_that_a_tool_answers_stay_in_the_thread(memory: Memory) -> None:
+    @tool(return_direct=True)
+    def weather(city: str) -> str:
+        """The weather of a city."""
+        return f"Sunny in {city}."
+
+    model = ScriptedChatModel(*(tool_call("weather", city=city) for city in "ABC"))
+    talk = Conversation(build_agent(model, memory, tools=[weather]), memory)
+    for turns, city in enumerate("ABC", 1):
+        asyncio.run(_all_of(talk, f"What is the weather in {city}?"))
+        messages = talk.agent.get_state(talk.config).values["messages"]
+        assert len(messages) == 3 * turns
+
+
+async def _all_of(talk: Conversation, text: str) -> list[Any]:
+    return [event async for event in talk.say(text)]

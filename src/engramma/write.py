@@ -13,7 +13,8 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -40,6 +41,23 @@ MODEL_FAILURES = (ModelError, OSError)  # a model that is down, in our words or 
 Progress = Callable[[int, int], None]
 
 
+_made: ContextVar[list[CommitId] | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def commits_made() -> Iterator[list[CommitId]]:
+    """The ids of the commits that are decided on inside: here, and in threads and tasks that this context starts.
+
+    Some of them may never have been written.
+    """
+    made: list[CommitId] = []
+    _made.set(made)
+    try:
+        yield made
+    finally:
+        _made.set(None)
+
+
 def make_commit(
     space: Space, changes: Sequence[Change], actor: str, reason: str, *, cost: Reading | None = None,
     reverts: CommitId | None = None,
@@ -47,8 +65,10 @@ def make_commit(
     """A commit of now. ``cost`` is the reading whose tokens and dropped parts it carries."""
     spent = Tokens(cost.calls, cost.tokens_in, cost.tokens_out) if cost else Tokens()
     dropped = cost.dropped if cost else ()
-    now = datetime.now(UTC)
-    return Commit(CommitId(str(ULID())), space, now, actor, reason, tuple(changes), spent, dropped, reverts)
+    commit_id = CommitId(str(ULID()))
+    if (made := _made.get()) is not None:
+        made.append(commit_id)
+    return Commit(commit_id, space, datetime.now(UTC), actor, reason, tuple(changes), spent, dropped, reverts)
 
 
 def new_id() -> str:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.state import CompiledStateGraph
 from ulid import ULID
 
-from engramma.agents.turns import is_answer, is_summary
+from engramma.agents.turns import is_answer, present_turn
 from engramma.commit import Commit
 from engramma.errors import EngrammaError, ModelError, ModelTimeout, ModelUnavailable, StoreError
 from engramma.memory import Memory
 from engramma.models.base import foreign_model
-from engramma.note import Space
+from engramma.note import CommitId, Space
 from engramma.store.rows import space_key
+from engramma.write import commits_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ Event = Remembered | Said | Called | Answered | Kept
 
 @dataclass(slots=True)
 class _Span:
-    """The commits of one turn or command: those after ``start``, up to ``end``; None while more may come."""
+    """The commits of one turn or command, all of them after ``start``."""
 
     start: int
-    end: int | None = None
+    made: list[CommitId]
 
 
 @dataclass(slots=True)
@@ -92,17 +92,18 @@ class Conversation:
         """The config of a run in the present thread."""
         return {"configurable": {"thread_id": _thread_id(self.memory.space, self.thread)}}
 
-    async def say(self, text: str) -> AsyncIterator[Event]:
+    async def say(self, text: str) -> AsyncGenerator[Event, None]:
         """One turn, as events. Raises ModelError when the model fails; the thread stays usable."""
         if self.fresh:
             self.thread = str(ULID())
         self.remembered = []
         with self.changing():
             await self.mend()
-            async for event in self._run(text):
-                yield event
+            async with aclosing(self._run(text)) as events:
+                async for event in events:
+                    yield event
 
-    async def _run(self, text: str) -> AsyncIterator[Event]:
+    async def _run(self, text: str) -> AsyncGenerator[Event, None]:
         said = {"messages": [("user", text)]}
         mode: str
         data: Any
@@ -122,7 +123,7 @@ class Conversation:
         with _explained(self.model_name, self.thread):
             state = await self.agent.aget_state(self.config)
             messages: list[BaseMessage] = state.values.get("messages", [])
-            gone = _unanswered(messages)
+            gone = [] if messages and is_answer(messages[-1]) else present_turn(messages, state.values.get("closed"))
             if gone:  # all are written anew: after a kill some of them are in no checkpoint yet, and cannot be removed by id
                 kept = [message for message in messages if message not in gone]
                 whole = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept]
@@ -132,16 +133,9 @@ class Conversation:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """What is changed in the memory meanwhile, ``undo`` takes back at once."""
-        head = self._head()
-        if self._spans and self._spans[-1].end is None:
-            self._spans[-1].end = head
-        self._spans.append(span := _Span(head))
-        try:
+        with commits_made() as made:
+            self._spans.append(_Span(self._head(), made))
             yield
-        except (EngrammaError, OSError):
-            span.end = self._head()
-            raise
-        span.end = self._head()  # not after a stop: a tool may still be at work
 
     def undo(self) -> list[Commit]:
         """Take back what the last turn or change did, newest commit first; nothing to take back gives []."""
@@ -154,11 +148,9 @@ class Conversation:
 
     def _standing(self, span: _Span) -> list[Commit]:
         """The commits of a span that have not been taken back, newest first."""
-        head = self._head()
-        since = self.memory.log(limit=head - span.start)
+        since = self.memory.log(limit=self._head() - span.start)
         undone = {commit.reverts for commit in since}
-        end = head if span.end is None else span.end
-        return [one for one in since if span.start < one.seq <= end and not one.reverts and one.id not in undone]
+        return [one for one in since if one.id in span.made and not one.reverts and one.id not in undone]
 
     def _head(self) -> int:
         newest = self.memory.log(limit=1)
@@ -170,12 +162,6 @@ def _thread_id(space: Space, thread: str) -> str:
     if space == "default" and "/" not in thread:
         return thread
     return f"{space_key(space).replace('%', '%25').replace('/', '%2F')}/{thread}"
-
-
-def _unanswered(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages of a turn that has no answer; [] where the last turn has one."""
-    since = takewhile(lambda message: not is_answer(message), reversed(messages))
-    return [message for message in since if not isinstance(message, SystemMessage) and not is_summary(message)]
 
 
 @contextmanager

@@ -11,7 +11,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired
 
-from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelRequest, ModelResponse, OmitFromSchema
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+    OmitFromSchema,
+    PrivateStateAttr,
+)
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
@@ -20,7 +27,7 @@ from langgraph.runtime import Runtime
 from engramma.agents.policies import Everything, InjectPolicy, InSystemMessage, Recalled, RetrievePolicy, WritePolicy
 from engramma.agents.run import Place, SpaceOf, current_run, place_of
 from engramma.agents.tools import memory_tools
-from engramma.agents.turns import Exchange, as_data, as_hits, newest_exchange, persisted, recalled
+from engramma.agents.turns import Exchange, as_data, as_hits, is_answer, newest_exchange, persisted, recalled, with_result
 from engramma.memory import Memory
 
 _OfThisRun = OmitFromSchema(input=True, output=False)
@@ -28,8 +35,9 @@ Update = dict[str, Any]
 
 
 class MemoryAgentState(AgentState[Any]):
-    """What the middleware knows of the present run; none of it is in a checkpoint."""
+    """What the middleware knows of the present run. In a checkpoint is only the id of the message that a run ended with."""
 
+    closed: NotRequired[Annotated[str, PrivateStateAttr]]
     current_user_text: NotRequired[Annotated[str, UntrackedValue, _OfThisRun]]
     memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
     saved_memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
@@ -44,6 +52,8 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             and what is linked to them are recalled, and they stand in the system message.
         tools: True for all memory tools, False for none, or the names of those wanted.
         space: says whose memory it is in a run without ``user_id``.
+        name: tells it from another one in the same agent, with another memory; give that one ``tools=False``,
+            as tools of one name cannot stand twice.
 
     The result of a run holds ``memories`` (recalled) and ``saved_memories`` beside ``messages``.
     """
@@ -53,14 +63,21 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def __init__(
         self, memory: Memory, *, write: WritePolicy | None = None, retrieve: RetrievePolicy | None = None,
         inject: InjectPolicy | None = None, tools: bool | Sequence[str] = True, space: SpaceOf | None = None,
+        name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._memory, self._space = memory, space
+        self._memory, self._space, self._name = memory, space, name
+        self._resumed: dict[tuple[Place, str], list[dict[str, Any]]] = {}
         self._write: WritePolicy = write or Everything()
         self._retrieve: RetrievePolicy = retrieve or Recalled()
         self._inject: InjectPolicy = inject or InSystemMessage()
         only = None if tools is True else (tools or ())
         self.tools: Sequence[BaseTool] = memory_tools(memory, space=space, only=only)
+
+    @property
+    def name(self) -> str:
+        """What it goes by in an agent."""
+        return self._name or super().name
 
     def _place(self) -> Place:
         return place_of(current_run(), self._memory, self._space)
@@ -69,18 +86,22 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """Recall. Reads ``messages``; returns ``current_user_text``, ``memories``, ``saved_memories`` (none yet)."""
-        return {**self._recall(state["messages"]), "saved_memories": []}
+        asked = self._asked(state)
+        memories = [*(state.get("memories") or []), *self._recall(asked, state["messages"])]
+        return {"current_user_text": asked, "memories": memories, "saved_memories": []}
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """``before_agent`` in a thread."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
 
-    def _recall(self, messages: Sequence[BaseMessage]) -> Update:
-        asked = newest_exchange(messages).user
+    def _asked(self, state: Any) -> str:
+        return newest_exchange(state["messages"], state.get("closed")).user
+
+    def _recall(self, asked: str, messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         if not asked or not getattr(self._inject, "recalls", True):
-            return {"current_user_text": asked, "memories": []}
-        hits = recalled(asked, messages, self._memory, self._place(), self._retrieve)
-        return {"current_user_text": asked, "memories": as_data(hits)}
+            return []
+        found = as_data(recalled(asked, messages, self._memory, self._place(), self._retrieve))
+        return found if self._name is None else [{**one, "by": self._name} for one in found]
 
     # -- during: inject
 
@@ -99,17 +120,29 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def _injected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         memories: list[dict[str, Any]] | None = request.state.get("memories")  # type: ignore[assignment]
         if memories is None:  # the run goes on from a checkpoint, which holds no notes
-            memories = self._recall(request.state["messages"])["memories"]
-        return request.override(system_message=self._inject(request.system_message, as_hits(memories)))
+            key = (self._place(), self._asked(request.state))
+            if key not in self._resumed:
+                self._resumed[key] = self._recall(key[1], request.state["messages"])
+            memories = self._resumed[key]
+        own = [one for one in memories if one.get("by") == self._name]
+        return request.override(system_message=self._inject(request.system_message, as_hits(own)))
 
     # -- after: write
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """Write the turn. Reads ``messages``, ``current_user_text``; returns ``saved_memories``."""
-        turn = newest_exchange(state["messages"])  # without an answer where a limit or an interrupt stopped the run
+        messages, place = state["messages"], self._place()
+        turn = with_result(newest_exchange(messages, state.get("closed")), messages)
+        update: Update = {}
+        if (again := self._resumed.pop((place, turn.user), None)) is not None:
+            update["memories"] = [*(state.get("memories") or []), *again]
         if not turn.user and (told := state.get("current_user_text")):  # a strategy has shortened the thread meanwhile
             turn = Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
-        return {"saved_memories": persisted(turn, self._memory, self._place(), self._write)}
+        saved = persisted(turn, self._memory, place, self._write)
+        update["saved_memories"] = [*(state.get("saved_memories") or []), *saved]
+        if messages and not is_answer(messages[-1]) and messages[-1].id:
+            update["closed"] = messages[-1].id
+        return update
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """``after_agent`` in a thread."""

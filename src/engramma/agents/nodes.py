@@ -18,7 +18,7 @@ from langgraph.graph import MessagesState
 from engramma.agents.chat_models import chat_model
 from engramma.agents.policies import Everything, InjectPolicy, InSystemMessage, Recalled, RetrievePolicy, WritePolicy
 from engramma.agents.run import SpaceOf, current_run, place_of
-from engramma.agents.turns import Exchange, as_data, as_hits, is_answer, newest_exchange, own_words, persisted, recalled
+from engramma.agents.turns import Exchange, as_data, as_hits, is_answer, newest_exchange, own_text, own_words, persisted, recalled
 from engramma.errors import InvalidInput
 from engramma.memory import Memory
 
@@ -79,7 +79,7 @@ def call_model(
         return [*([system] if system else []), *rest]
 
     def update(reply: BaseMessage) -> Update:
-        return {"messages": [reply], "assistant_text": str(reply.text) if is_answer(reply) else ""}
+        return {"messages": [reply], "assistant_text": own_text(reply) if is_answer(reply) else ""}
 
     def call(state: MemoryState, config: RunnableConfig) -> Update:
         return update(bound.invoke(prompt(state), config))
@@ -110,7 +110,7 @@ def persist_turn(memory: Memory, *, write: WritePolicy | None = None, space: Spa
             return {"assistant_text": "", "saved_memories": []}
         turn = newest_exchange(messages)
         told = own_words(state.get("current_user_text") or "") or turn.user
-        exchange = Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
+        exchange = turn if told == turn.user else Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
         saved = persisted(exchange, memory, place_of(current_run(), memory, space), policy)
         return {"assistant_text": turn.assistant, "saved_memories": saved}
 

@@ -40,12 +40,16 @@ Memo = str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One exchange: what the user said, what the assistant answered, and the memory it may go to."""
+    """One exchange: what the user said, what the assistant answered, and the memory it may go to.
+
+    ``said`` are the parts of ``user`` with who said them, where several people talk.
+    """
 
     user: str
     assistant: str
     memory: Memory
     place: Place
+    said: tuple[tuple[str, str], ...] = ()
 
 
 WritePolicy = Callable[[Turn], Sequence[Memo]]
@@ -68,7 +72,7 @@ class Everything:
 
     def __call__(self, turn: Turn) -> list[Memo]:
         """A memo for the user's words, and one for the answer."""
-        said: list[tuple[str, str]] = [("user", turn.user)]
+        said = list(turn.said or [("user", turn.user)])
         said += [("assistant", turn.assistant)] if self.assistant else []
         return [{"content": text, "speaker": speaker} for speaker, text in said if text.strip()]
 

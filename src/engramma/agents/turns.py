@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from itertools import groupby, takewhile
 from typing import Any
 from zlib import crc32
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from engramma.agents.policies import RetrievePolicy, Turn, WritePolicy
 from engramma.agents.run import Place
@@ -32,6 +33,7 @@ class Exchange:
     assistant: str = ""
     user_id: str | None = None
     assistant_id: str | None = None
+    said: tuple[tuple[str, str], ...] = ()
 
 
 def is_summary(message: BaseMessage) -> bool:
@@ -44,21 +46,44 @@ def is_answer(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and not message.tool_calls and not message.invalid_tool_calls
 
 
-def newest_exchange(messages: Sequence[BaseMessage]) -> Exchange:
+def present_turn(messages: Sequence[BaseMessage], closed: str | None = None) -> list[BaseMessage]:
+    """The messages of the newest turn that are no answer yet: all since the last answer.
+
+    ``closed`` is the id of the message that a run ended with, where that is none of a model (the result of
+    a tool that answers directly, structured output).
+    """
+    since = takewhile(lambda message: not is_answer(message) and (closed is None or message.id != closed), reversed(messages))
+    return [message for message in since if not isinstance(message, SystemMessage) and not is_summary(message)][::-1]
+
+
+def newest_exchange(messages: Sequence[BaseMessage], closed: str | None = None) -> Exchange:
     """What the user said since the last answer, and the answer to it if it is there already."""
-    rest = list(messages)
-    answer = rest.pop() if rest and is_answer(rest[-1]) else None
-    said: list[HumanMessage] = []
-    for message in reversed(rest):
-        if is_answer(message):
-            break
-        if isinstance(message, HumanMessage) and not is_summary(message):
-            said.insert(0, message)
-    user = "\n".join(dict.fromkeys(filter(None, (_text(message) for message in said))))  # asked again after a failure: once
-    return Exchange(user, _text(answer) if answer else "", said[-1].id if said else None, answer.id if answer else None)
+    answer = messages[-1] if messages and is_answer(messages[-1]) else None
+    said = [one for one in present_turn(messages[:-1] if answer else messages, closed) if isinstance(one, HumanMessage)]
+    parts = list(dict.fromkeys((one.name or "user", text) for one in said if (text := own_text(one))))  # asked again: once
+    user = "\n".join(text for _, text in parts)
+    last = said[-1].id if said else None
+    return Exchange(user, own_text(answer) if answer else "", last, answer.id if answer else None, _by_speaker(parts))
 
 
-def _text(message: BaseMessage) -> str:
+def _by_speaker(parts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """What was said, as one text for each run of messages by one speaker."""
+    runs = [(name, [text for _, text in run]) for name, run in groupby(parts, key=lambda part: part[0])]
+    return tuple((name, "\n".join(texts)) for name, texts in runs)
+
+
+def with_result(turn: Exchange, messages: Sequence[BaseMessage]) -> Exchange:
+    """A turn that ended with the result of a tool, or with structured output: that is its answer."""
+    last = messages[-1] if messages else None
+    if turn.assistant or not isinstance(last, ToolMessage):
+        return turn
+    return replace(turn, assistant=own_text(last).removeprefix(_STRUCTURED), assistant_id=last.id)
+
+
+_STRUCTURED = "Returning structured response: "  # LangChain's words before structured output
+
+
+def own_text(message: BaseMessage) -> str:
     """What was said in words, without what we put in a prompt: blocks of memories and what we say before them."""
     said = str(message.text)
     return own_words(without_thoughts(said) if isinstance(message, AIMessage) else said)
@@ -80,7 +105,7 @@ def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place:
     hits = list(found) if isinstance(found, Iterable) else [found]
     if any(not isinstance(hit, Hit) for hit in hits):
         raise InvalidInput(f"retrieve={retrieve!r} gave {found!r:.200}, not hits: return what memory.search() returns")
-    thread = {_text(message) for message in messages}
+    thread = {own_text(message) for message in messages}
     now = {query, *query.splitlines()}
     told = [hit for hit in hits if hit.note.content.strip() not in (now if hit.score else thread)]
     return Hits(hit for hit in told if hit.note.category != "summary" or hit.note.session != place.session)
@@ -90,7 +115,7 @@ def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) 
     """Write what a policy wants kept of a turn; the notes that hold it. Twice the same turn is written once."""
     if not turn.user and not turn.assistant:
         return []
-    memos = write(Turn(turn.user, turn.assistant, memory, place))
+    memos = write(Turn(turn.user, turn.assistant, memory, place, turn.said))
     if isinstance(memos, str | Mapping) or not isinstance(memos, Iterable):
         raise InvalidInput(
             f"write={write!r} gave {memos!r:.200}, not a list: return [] for nothing, [{{...}}] or [text] to keep one"
@@ -102,8 +127,8 @@ def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) 
 
 def _draft(memo: str | Mapping[str, Any], number: int, turn: Exchange, place: Place) -> dict[str, Any]:
     """A memo as the arguments of ``add``, in the run's space whatever the memo says."""
-    if not isinstance(memo, str) and (not isinstance(memo, Mapping) or "content" not in memo):
-        raise InvalidInput(f"a write policy gave {memo!r:.200}: a memo is a text, or a dict with 'content'")
+    if not isinstance(memo, str) and (not isinstance(memo, Mapping) or not isinstance(memo.get("content"), str)):
+        raise InvalidInput(f"a write policy gave {memo!r:.200}: a memo is a text, or a dict with a text as 'content'")
     fields = {"content": memo, "speaker": "user"} if isinstance(memo, str) else dict(memo)
     answered = fields.get("speaker") == "assistant"
     source, said = (turn.assistant_id, turn.assistant) if answered else (turn.user_id, turn.user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -239,6 +239,7 @@ def _mended(runner: asyncio.Runner, desk: Desk) -> bool:
 
 
 async def _spoken(desk: Desk, text: str) -> None:
-    async for event in desk.talk.say(text):
-        desk.show(event)
+    async with aclosing(desk.talk.say(text)) as events:
+        async for event in events:
+            desk.show(event)
     desk.end()
