@@ -120,6 +120,11 @@ def chat(tmp_path: Path) -> Chat:
 # -- chats in a terminal
 
 
+def hears_control_c() -> None:
+    """In a new process: what runs in the background of a shell is born deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A chat of its own process in a terminal that a test types into."""
 
@@ -134,7 +139,7 @@ class Terminal:
         own = {"ENGRAMMA_DB": str(db), "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "", "LINES": ""}
         self.process = subprocess.Popen(
             [*COMMAND, *args], stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **own, **env}, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: (hears_control_c(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
         )  # fmt: skip
         os.close(slave)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -349,7 +354,7 @@ def test_a_narrow_terminal(terminal: Callable[..., Terminal], chat: Chat) -> Non
 def started(chat: Chat, server: ModelServer, *args: str) -> subprocess.Popen[bytes]:
     env = {**os.environ, "ENGRAMMA_DB": str(chat.db), "OLLAMA_HOST": server.url, "OMP_NUM_THREADS": "1"}
     command, pipe = [*COMMAND, "--model", "ollama:any", *args], subprocess.PIPE
-    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=hears_control_c)
 
 
 def test_a_pipe_that_is_interrupted_and_then_closed(chat: Chat) -> None:
