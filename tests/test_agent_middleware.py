@@ -55,7 +55,7 @@ from engramma.agents import (
     running_summary,
     token_budget,
 )
-from engramma.errors import InvalidInput, ModelUnavailable
+from engramma.errors import InvalidInput, ModelUnavailable, StoreError
 from engramma.testing import HashEmbedder, ModelServer, ScriptedChatModel, ScriptedLLM, tool_call
 
 TOLD, ASKED = "我叫小夏，喜欢学习。", "我叫什么？我喜欢做什么？"
@@ -606,6 +606,17 @@ def test_who_said_what_in_a_group(memory) -> None:
     assert said == [("Ana", "I am allergic to nuts."), ("Ben", "I eat everything.\nExcept snails."), ("assistant", "Noted.")]
 
 
+def test_patterns_and_a_judge_know_who_said_what_in_a_group(memory) -> None:
+    talk = [HumanMessage("I love nuts.", name="Ana"), HumanMessage("Nice weather.", name="Ben"), HumanMessage("我对花生过敏。")]
+    agent, _ = agent_of(memory, "Noted.", write=Patterns())
+    agent.invoke({"messages": talk}, run_of())
+    assert [(note.speaker, note.content) for note in memory.list()] == [("Ana", "I love nuts."), ("user", "我对花生过敏。")]
+    judge = ScriptedLLM({"memories": []})
+    agent, _ = agent_of(memory, "Noted.", write=Judged(judge))
+    agent.invoke({"messages": talk}, run_of("2"))
+    assert "Ana: I love nuts.\nBen: Nice weather.\n我对花生过敏。" in str(judge.calls[0][-1]["content"])
+
+
 def test_two_memories_in_one_agent(opened) -> None:
     """A personal one and the team's: both are shown, each writes its own."""
     own, team = opened(":memory:"), opened(":memory:", space="team")
@@ -639,6 +650,75 @@ def test_after_an_interrupt_the_notes_are_searched_once(memory) -> None:
     assert asked_for == ["What is my cat called?"] * 2  # once before the interrupts, once after
     assert all("My cat is called Tom." in call[0].text for call in model.calls)
     assert [one["content"] for one in result["memories"]] == ["My cat is called Tom."]
+
+
+@as_tool(return_direct=True)
+def told_weather(city: str) -> str:
+    """The weather in a city, told to the user as it is."""
+    return f"Sunny in {city}."
+
+
+def test_results_of_two_tools_that_answer_directly_are_one_answer(memory) -> None:
+    calls = AIMessage("", tool_calls=[tool_call("told_weather", city=city).tool_calls[0] for city in "AB"])
+    agent = create_agent(ScriptedChatModel(calls), [told_weather], middleware=[MemoryMiddleware(memory)])
+    asked(agent, "sync", "How is it in A and B?", run_of())
+    assert contents(memory.list()) == ["How is it in A and B?", "Sunny in A.\nSunny in B."]
+
+
+def test_structured_answer_is_kept_whatever_the_thread_says_of_it(memory) -> None:
+    """The thread holds words of one's own for it, and the result of another tool behind them."""
+    calls = AIMessage("", tool_calls=[*tool_call("Verdict", likes=True).tool_calls, *tool_call("weather", city="A").tool_calls])
+    strategy = ToolStrategy(Verdict, tool_message_content="Done.")
+    agent = create_agent(ScriptedChatModel(calls), [weather], middleware=[MemoryMiddleware(memory)], response_format=strategy)
+    result = asked(agent, "sync", "I like tea.", run_of())
+    assert [message.text for message in result["messages"][-2:]] == ["Done.", "It rains in A."]
+    assert contents(memory.list()) == ["I like tea.", "likes=True"]
+
+
+@both_ways
+def test_two_memories_keep_the_same_of_turns_that_a_tool_ends(opened, how) -> None:
+    """The one that writes first closes the turn; the other must still see it, and after an interrupt too."""
+    own, team = opened(":memory:"), opened(":memory:", space="team")
+    both = [MemoryMiddleware(own, tools=False), MemoryMiddleware(team, name="team", tools=False)]
+    model = ScriptedChatModel(*[tool_call("told_weather", city=city) for city in "ABC"])
+    agent = create_agent(model, [told_weather], middleware=both, checkpointer=InMemorySaver(), interrupt_before=["tools"])
+    for city in "ABC":
+        asked(agent, how, [HumanMessage(f"How is it in {city}?", name="Ana")], run_of())
+        asked(agent, how, None, run_of())
+    turns = [[("Ana", f"How is it in {city}?"), ("assistant", f"Sunny in {city}.")] for city in "ABC"]
+    for memory in (own, team):
+        assert [(note.speaker, note.content) for note in memory.list()] == [one for turn in turns for one in turn]
+
+
+def test_notes_of_a_resumed_run_that_failed_are_not_shown_with_the_next(memory) -> None:
+    memory.add("My cat is called Tom.")
+    calls = (tool_call("search_memory", query="cat"), ConnectionError("down"), "Tom.")
+    agent, _ = agent_of(memory, *calls, interrupt_before=["tools"])
+    asked(agent, "sync", "What is my cat called?", run_of())
+    with pytest.raises(ConnectionError):
+        asked(agent, "sync", None, run_of())
+    result = asked(agent, "sync", "What is my cat called?", run_of())
+    assert [one["content"] for one in result["memories"]] == ["My cat is called Tom."]
+
+
+@both_ways
+def test_a_turn_that_could_not_be_written_is_written_when_the_run_goes_on(memory, how) -> None:
+    """The answer is in the thread, and no model is asked for it again."""
+    broken = [True]
+
+    def write(turn: Any) -> list[Any]:
+        if broken:
+            raise StoreError("disk full")
+        return Everything()(turn)
+
+    agent, model = agent_of(memory, "Noted.", write=write)
+    with pytest.raises(StoreError, match="disk full"):
+        asked(agent, how, "I like tea.", run_of())
+    assert thread_of(agent, run_of()) == ["I like tea.", "Noted."]
+    broken.clear()
+    asked(agent, how, None, run_of())
+    assert contents(memory.list()) == ["I like tea.", "Noted."]
+    assert len(model.calls) == 1
 
 
 # -- beside short-term strategies

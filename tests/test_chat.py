@@ -1081,5 +1081,30 @@ def test_turns_that_a_tool_answers_stay_in_the_thread(memory: Memory) -> None:
         assert len(messages) == 3 * turns
 
 
+def test_an_answer_that_could_not_be_written_is_not_taken_out(memory: Memory) -> None:
+    """A tool gave it, so it looks like a turn without an end; what it said is written with the next turn."""
+    broken = [True]
+
+    @tool(return_direct=True)
+    def weather(city: str) -> str:
+        """The weather of a city."""
+        return f"Sunny in {city}."
+
+    def write(turn: Any) -> list[Any]:
+        if broken:
+            raise StoreError("disk full")
+        return [turn.user]
+
+    model = ScriptedChatModel(tool_call("weather", city="A"), "Yes.")
+    talk = Conversation(build_agent(model, memory, tools=[weather], write=write), memory)
+    with pytest.raises(StoreError, match="disk full"):
+        turn(talk, "How is it in A?")
+    assert not asyncio.run(talk.mend())
+    broken.clear()
+    turn(talk, "Sure?")
+    assert thread(talk) == ["human: How is it in A?", "ai: ", "tool: Sunny in A.", "human: Sure?", "ai: Yes."]
+    assert contents(memory.list()) == ["How is it in A?\nSure?"]
+
+
 async def _all_of(talk: Conversation, text: str) -> list[Any]:
     return [event async for event in talk.say(text)]

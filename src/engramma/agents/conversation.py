@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +123,8 @@ class Conversation:
         with _explained(self.model_name, self.thread):
             state = await self.agent.aget_state(self.config)
             messages: list[BaseMessage] = state.values.get("messages", [])
-            gone = [] if messages and is_answer(messages[-1]) else present_turn(messages, state.values.get("closed"))
+            ended = bool(messages) and (is_answer(messages[-1]) or _only_unwritten(messages[-1], state.next))
+            gone = [] if ended else present_turn(messages, state.values.get("closed") or ())
             if gone:  # all are written anew: after a kill some of them are in no checkpoint yet, and cannot be removed by id
                 kept = [message for message in messages if message not in gone]
                 whole = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept]
@@ -155,6 +156,11 @@ class Conversation:
     def _head(self) -> int:
         newest = self.memory.log(limit=1)
         return newest[0].seq if newest else 0
+
+
+def _only_unwritten(last: BaseMessage, left: Sequence[str]) -> bool:
+    """Whether a tool has ended a turn, and all that its run still had to do was to write it."""
+    return isinstance(last, ToolMessage) and bool(left) and all(node.endswith(".after_agent") for node in left)
 
 
 def _thread_id(space: Space, thread: str) -> str:

@@ -35,9 +35,10 @@ Update = dict[str, Any]
 
 
 class MemoryAgentState(AgentState[Any]):
-    """What the middleware knows of the present run. In a checkpoint is only the id of the message that a run ended with."""
+    """What the middleware knows of the present run. In a checkpoint are only the ids of the last two messages, at most,
+    that a run ended with though no model said them."""
 
-    closed: NotRequired[Annotated[str, PrivateStateAttr]]
+    closed: NotRequired[Annotated[list[str], PrivateStateAttr]]
     current_user_text: NotRequired[Annotated[str, UntrackedValue, _OfThisRun]]
     memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
     saved_memories: NotRequired[Annotated[list[dict[str, Any]], UntrackedValue, _OfThisRun]]
@@ -87,6 +88,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """Recall. Reads ``messages``; returns ``current_user_text``, ``memories``, ``saved_memories`` (none yet)."""
         asked = self._asked(state)
+        self._resumed.pop((self._place(), asked), None)  # of a run that was resumed and never came to its end
         memories = [*(state.get("memories") or []), *self._recall(asked, state["messages"])]
         return {"current_user_text": asked, "memories": memories, "saved_memories": []}
 
@@ -95,7 +97,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         return await asyncio.to_thread(self.before_agent, state, runtime)
 
     def _asked(self, state: Any) -> str:
-        return newest_exchange(state["messages"], state.get("closed")).user
+        return newest_exchange(state["messages"], state.get("closed") or ()).user
 
     def _recall(self, asked: str, messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         if not asked or not getattr(self._inject, "recalls", True):
@@ -132,7 +134,9 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:
         """Write the turn. Reads ``messages``, ``current_user_text``; returns ``saved_memories``."""
         messages, place = state["messages"], self._place()
-        turn = with_result(newest_exchange(messages, state.get("closed")), messages)
+        last = messages[-1].id if messages else None
+        earlier = [one for one in state.get("closed") or () if one != last]  # another memory may have closed this turn already
+        turn = with_result(newest_exchange(messages, earlier), messages, state.get("structured_response"))
         update: Update = {}
         if (again := self._resumed.pop((place, turn.user), None)) is not None:
             update["memories"] = [*(state.get("memories") or []), *again]
@@ -140,8 +144,8 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             turn = Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
         saved = persisted(turn, self._memory, place, self._write)
         update["saved_memories"] = [*(state.get("saved_memories") or []), *saved]
-        if messages and not is_answer(messages[-1]) and messages[-1].id:
-            update["closed"] = messages[-1].id
+        if last and not is_answer(messages[-1]):
+            update["closed"] = [*earlier[-1:], last]
         return update
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> Update:

@@ -161,8 +161,9 @@ class Patterns:
         return any(self._cue.search(part) for sentence in sentences(text) for part in _told(sentence))
 
     def __call__(self, turn: Turn) -> list[Memo]:
-        """The user's words, if a pattern matches them."""
-        return [{"content": turn.user, "speaker": "user"}] if self.matches(turn.user) else []
+        """Each speaker's words, if a pattern matches them."""
+        said = turn.said or [("user", turn.user)]
+        return [{"content": text, "speaker": speaker} for speaker, text in said if self.matches(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +246,9 @@ class Judged:
             return []
         try:
             known = [hit.note.content for hit in turn.memory.search(turn.user, k=5, space=turn.place.space)]
+            said = "\n".join(text if who == "user" else f"{who}: {text}" for who, text in turn.said) or turn.user
             with foreign_model(self._llm.name):
-                reply = self._llm.complete(keep_messages(turn.user, turn.assistant, known), schema=keep_schema())
+                reply = self._llm.complete(keep_messages(said, turn.assistant, known), schema=keep_schema())
             parts = kept(reply.text)
         except (ModelError, OSError) as error:
             if isinstance(error, StoreError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import groupby, takewhile
@@ -46,17 +46,17 @@ def is_answer(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and not message.tool_calls and not message.invalid_tool_calls
 
 
-def present_turn(messages: Sequence[BaseMessage], closed: str | None = None) -> list[BaseMessage]:
+def present_turn(messages: Sequence[BaseMessage], closed: Collection[str] = ()) -> list[BaseMessage]:
     """The messages of the newest turn that are no answer yet: all since the last answer.
 
-    ``closed`` is the id of the message that a run ended with, where that is none of a model (the result of
+    ``closed`` are ids of messages that a run ended with, where those are none of a model (the result of
     a tool that answers directly, structured output).
     """
-    since = takewhile(lambda message: not is_answer(message) and (closed is None or message.id != closed), reversed(messages))
+    since = takewhile(lambda message: not is_answer(message) and message.id not in closed, reversed(messages))
     return [message for message in since if not isinstance(message, SystemMessage) and not is_summary(message)][::-1]
 
 
-def newest_exchange(messages: Sequence[BaseMessage], closed: str | None = None) -> Exchange:
+def newest_exchange(messages: Sequence[BaseMessage], closed: Collection[str] = ()) -> Exchange:
     """What the user said since the last answer, and the answer to it if it is there already."""
     answer = messages[-1] if messages and is_answer(messages[-1]) else None
     said = [one for one in present_turn(messages[:-1] if answer else messages, closed) if isinstance(one, HumanMessage)]
@@ -72,15 +72,13 @@ def _by_speaker(parts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]
     return tuple((name, "\n".join(texts)) for name, texts in runs)
 
 
-def with_result(turn: Exchange, messages: Sequence[BaseMessage]) -> Exchange:
-    """A turn that ended with the result of a tool, or with structured output: that is its answer."""
-    last = messages[-1] if messages else None
-    if turn.assistant or not isinstance(last, ToolMessage):
+def with_result(turn: Exchange, messages: Sequence[BaseMessage], structured: Any = None) -> Exchange:
+    """A turn that ended with structured output, or with the results of tools: that is its answer."""
+    results = [*takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))][::-1]
+    if turn.assistant or not results:
         return turn
-    return replace(turn, assistant=own_text(last).removeprefix(_STRUCTURED), assistant_id=last.id)
-
-
-_STRUCTURED = "Returning structured response: "  # LangChain's words before structured output
+    text = "\n".join(map(own_text, results)) if structured is None else own_words(str(structured))
+    return replace(turn, assistant=text.strip(), assistant_id=results[-1].id)
 
 
 def own_text(message: BaseMessage) -> str:
