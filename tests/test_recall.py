@@ -707,6 +707,96 @@ def test_without_a_cut_off_exactly_k_come_back_best_first() -> None:
     assert [pick.row for pick in chosen(found, cut_off=0.0, k=9)] == [2, 1, 4, 3, 0]
 
 
+# -- what is said or asked again
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    ("old", "new", "asked", "speaker"),
+    [
+        ("I live in Lyon, near Place Bellecour.", "I moved to Berlin in May.", "Where does Ana live?", "Ana"),
+        ("我住在里昂，靠近白莱果广场。", "我五月搬到了柏林。", "我现在住在哪里？", "user"),
+    ],
+)
+def test_what_is_said_again_is_found_as_before(old, new, asked, speaker, times) -> None:
+    memory = Memory.open(":memory:")
+    memory.add(old, speaker=speaker, at="2026-01-05")
+    for _ in range(times):
+        memory.add(new, speaker=speaker, at="2026-06-01")
+    assert contents(memory.search(asked)) == [new]
+
+
+@pytest.mark.parametrize("again", ["deleted", "reverted"])
+def test_what_was_deleted_and_is_said_again_is_found_as_before(again) -> None:
+    memory = Memory.open(":memory:")
+    memory.add("I live in Lyon, near Place Bellecour.", speaker="Ana", at="2026-01-05")
+    for _ in range(4):
+        note = memory.add("I moved to Berlin in May.", speaker="Ana", at="2026-06-01")
+        memory.delete(note) if again == "deleted" else memory.revert(memory.log(limit=1)[0])
+    memory.add("I moved to Berlin in May.", speaker="Ana", at="2026-06-01")
+    assert contents(memory.search("Where does Ana live?")) == ["I moved to Berlin in May."]
+
+
+def test_rarity_of_words_does_not_fall_when_a_note_is_folded_into_another() -> None:
+    lexicon = Lexicon()
+    for row, state in enumerate(["ready", "merged", "merged"]):
+        lexicon.new_row()
+        lexicon.put(row, replace(note("Berlin in May"), state=state))
+    assert lexicon.held("berlin") == 1
+    assert lexicon.idf("berlin") == idf("berlin", 1, 1)
+    lexicon.put(1, replace(note("Berlin in May"), state="ready", revision=2))
+    assert lexicon.idf("berlin") == idf("berlin", 2, 2)
+
+
+def test_a_vector_is_taken_out_of_a_whitening_as_if_it_had_not_been_there() -> None:
+    vectors = np.random.default_rng(3).normal(size=(40, DIMENSIONS))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    unrelated = BACKGROUND.vectors
+    without, anew = whitening(vectors, unrelated).without(vectors[7]), whitening(np.delete(vectors, 7, axis=0), unrelated)
+    assert without.count == anew.count
+    np.testing.assert_allclose(without.mean, anew.mean, atol=1e-6)
+    first, second = (made.inverse @ vectors[7] for made in (without, anew))
+    assert float(first @ second / np.linalg.norm(first) / np.linalg.norm(second)) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Where do I live?", "user"),
+        ("What is my name?", "user"),
+        ("我叫什么？", "user"),
+        ("Can you tell me where I live?", "user"),
+        ("你能告诉我我住在哪里吗？", "user"),
+        ("What did you recommend to me?", "assistant"),
+        ("你上次给我推荐的书是什么？", "assistant"),
+        ("Which book have you recommended?", "assistant"),
+        ("Where does Ana live?", ""),
+        ("她住在哪里？", ""),
+    ],
+)
+def test_whose_words_a_question_of_a_chat_is_about(text, name) -> None:
+    assert {"user", "assistant"} & question(text, NOTHING).names == ({name} if name else set())
+
+
+def test_an_answer_sets_no_bar_for_what_the_user_said() -> None:
+    """It may repeat what held when it was given, in the very words of the question."""
+    memory = Memory.open(":memory:")
+    for speaker, text in [
+        ("user", "Where do I live?"),
+        ("assistant", "You live at Graz, of course."),
+        ("user", "I moved to Vienna last month."),
+    ]:
+        memory.add(text, speaker=speaker, session="1")
+    assert "I moved to Vienna last month." in contents(memory.search("Where do I live?").direct)
+
+
+def test_linked_notes_that_say_the_same_come_once() -> None:
+    said = [note(text, name) for name, text in [("a", "I don't know."), ("b", "I don't know!"), ("c", "Tea."), ("d", "tea")]]
+    reached = [Reached(one.id, 0.5, (Link(NoteId("x"), one.id, "related"),), NoteId("x")) for one in said]
+    hits = linked_hits(reached, {one.id: one for one in said}, [note("TEA", "x")])
+    assert [hit.note.id for hit in hits] == ["a"]
+
+
 def test_near_copies_count_once() -> None:
     found = blank(4, meaning=[9.0, 8.0, 8.5, 7.0])
     picks = chosen(found, same=lambda first, second: {first, second} == {0, 2})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -322,6 +323,13 @@ CHANGED = [
     ("我最喜欢的颜色是蓝色。", "我最喜欢的颜色是绿色。"),
     ("会议定在周四下午2点。", "会议改到周五下午3点。"),
     mended("The release is on 3 May.", "The release moved to 14 May.", why="moved to a day is not read as its date"),
+    mended("I work at Siemens.", "I quit Siemens and now work at Bosch.", why="the subject stands far from its verb"),
+    mended("I work at Siemens.", "I left Siemens for Bosch.", why="left for is not read"),
+    mended("I live in Graz.", "Actually, I never lived in Graz, it was Linz.", why="a home that is none is not read"),
+    mended("I live in Lyon.", "I no longer live in Lyon.", why="a home that is none is not read"),
+    mended("我住在里昂。", "我五月搬到了柏林。", why="a month, and 了, stand before the place"),
+    mended("我住在里昂。", "我去年三月从里昂搬到柏林了。", why="a month and a place stand before the verb"),
+    mended("我住在里昂。", "我已经不住在里昂了。", why="a home that is none is not read"),
     mended("I like coffee.", "I no longer like coffee.", why="no longer is skipped, the liking stays"),
     mended("I'm single.", "I'm married.", why="states that exclude each other are not compared"),
 ]
@@ -366,6 +374,12 @@ UNCHANGED = [
     ("I live in Lyon.", "I almost moved to Berlin."),
     ("I live in Lyon.", "I don't live in Berlin."),
     ("I live in Lyon.", "I never lived in Berlin."),
+    ("I live in Lyon.", "I no longer live in Berlin."),
+    ("I never lived in Berlin.", "I live in Lyon."),
+    ("I live in Lyon.", "I never lived in fear."),
+    ("我住在成都。", "我没住过北京。"),
+    ("我住在成都。", "我搬到了二楼。"),
+    ("I work at Bosch.", "I left Siemens and now work on myself."),
     ("I work at Bosch.", "In 2010 I worked at Siemens."),
     ("I am not vegetarian.", "I was vegetarian."),
     ("我住在成都。", "我以前住在北京。"),
@@ -537,6 +551,27 @@ def test_a_note_about_earlier_days_does_not_supersede_a_later_one() -> None:
 @pytest.mark.parametrize("pair", [("I live in Lyon.", "I live in Berlin."), ("I love coffee.", "I hate coffee.")])
 def test_what_another_speaker_says_of_themselves_supersedes_nothing(pair: tuple[str, str]) -> None:
     assert "supersedes" not in kinds(read(pair[1], near(pair[0], speaker="Ben")))
+
+
+@pytest.mark.parametrize(("told", "echo"), [("I moved to Vienna.", "You live in Graz."), ("我搬到了柏林。", "你住在里昂。")])
+def test_what_an_assistant_says_of_its_user_never_holds_against_the_user(told: str, echo: str) -> None:
+    """Whichever is said first: an answer may repeat what held once."""
+    (link,) = read(told, near(echo, speaker="assistant"), speaker="user").links
+    assert (link.kind, link.inward) == ("supersedes", False)
+    (link,) = read(echo, near(told, speaker="user"), speaker="assistant").links
+    assert (link.kind, link.inward) == ("supersedes", True)
+
+
+def test_you_is_nobody_where_people_talk() -> None:
+    assert facts("You live in Graz.", "Ana") == ()
+    assert facts("Your name is Tom.", "user") == ()
+    assert facts("As far as I know, you live in Graz.", "assistant") == (Fact("user", "home", "Graz"),)
+
+
+def test_an_answer_is_not_held_against_what_holds_no_more() -> None:
+    old = near("I live in Graz.", speaker="user")
+    gone = replace(old, note=replace(old.note, valid_until=JUNE))
+    assert "supersedes" not in kinds(read("You live in Vienna.", gone, speaker="assistant"))
 
 
 def test_reason_is_in_the_language_of_the_new_note() -> None:

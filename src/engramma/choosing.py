@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engramma.background import Background
-from engramma.note import Note, Why
+from engramma.note import ASSISTANT, Note, Why
 from engramma.scoring import Question, Scores, total_at
 from engramma.store.index import ARCHIVED, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
 from engramma.words import term_of, terms, tokens
@@ -77,8 +77,9 @@ def choose(
 
 
 def _best(index: SpaceIndex, totals: np.ndarray, rows: np.ndarray) -> float:
-    """The evidence of the best hit; a note that only asks the same is no measure for those that say something."""
-    telling = rows[index.asks.view[rows] == 0]
+    """The evidence of the best hit. A note that only asks the same is no measure for those that say something, nor is an
+    assistant's answer for what its user said: it may repeat what held then."""
+    telling = rows[(index.asks.view[rows] == 0) & (index.speaker.view[rows] != index.speakers.get(ASSISTANT, -2))]
     return float(totals[telling if len(telling) else rows].max())
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from engramma.note import Hit, Link, Note, NoteId, Why
+from engramma.words import tokens
 
 KIND_WORTH = {"supersedes": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9, "derived_from": 0.9,
               "part_of": 0.85, "example_of": 0.85, "related": 0.8, "same_as": 0.3, "follows": 0.45}  # fmt: skip
@@ -54,6 +55,16 @@ def reach(
     return sorted(best.values(), key=lambda reached: -reached.score)[:limit]
 
 
-def linked_hits(reached: Sequence[Reached], notes: Mapping[NoteId, Note]) -> list[Hit]:
-    """The reached notes as hits whose ``why`` shows the path."""
-    return [Hit(notes[r.note], round(r.score, 4), Why(path=r.path, source=r.source)) for r in reached if r.note in notes]
+def linked_hits(reached: Sequence[Reached], notes: Mapping[NoteId, Note], direct: Iterable[Note] = ()) -> list[Hit]:
+    """The reached notes as hits whose ``why`` shows the path; none that says what another hit says word for word."""
+    said = {_plain(note.content) for note in direct}
+    found = []
+    for one in reached:
+        if one.note in notes and (words := _plain(notes[one.note].content)) not in said:
+            said.add(words)
+            found.append(Hit(notes[one.note], round(one.score, 4), Why(path=one.path, source=one.source)))
+    return found
+
+
+def _plain(text: str) -> str:
+    return " ".join(tokens(text)) or text.strip()

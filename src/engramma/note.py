@@ -36,6 +36,10 @@ LINK_KINDS = (
 """Kinds that engramma gives a meaning to. Any other word is allowed too."""
 
 
+USER, ASSISTANT = "user", "assistant"
+"""The speakers of a chat with a model. "You" in its answers is the user, on whom they are no authority."""
+
+
 @dataclass(frozen=True, slots=True)
 class SaidDate:
     """A date said in a text, resolved against the note's ``at``.

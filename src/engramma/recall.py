@@ -212,7 +212,7 @@ class Recall:
         shown = {note: whole for note, whole in notes.items() if whole.state not in _GONE or whole.state in request.include}
         alike = _alike(found, asked, background)
         hits = Hits(_hit(one, asked, shown[one.note], alike[one.note]) for one in found if one.note in shown)
-        hits.extend(linked_hits(reached, shown))
+        hits.extend(linked_hits(reached, shown, [hit.note for hit in hits]))
         if not hits:
             hits.declined = f"nothing here is relevant enough to {excerpt(request.text)!r}"
         return hits

@@ -9,6 +9,7 @@ is the relevance from 0 to 1 that a hit shows. No model is called here.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
@@ -22,7 +23,7 @@ from engramma.analysts.topics import asked_tags
 from engramma.background import Background
 from engramma.dates import of_the_past, said_dates
 from engramma.errors import InvalidInput
-from engramma.note import SaidDate
+from engramma.note import ASSISTANT, USER, SaidDate
 from engramma.store.index import SpaceIndex, stepped
 from engramma.store.lexicon import K1, UNSEEN
 from engramma.words import bare, has_han, is_chinese, is_stop, term_of, terms, tokens
@@ -115,7 +116,26 @@ def question(text: str, vector: np.ndarray, *, now: datetime | None = None) -> Q
     asked = asked_tags(words)
     topics = {term: TOPIC_WEIGHT / len(terms(tag)) for tag in asked for term in terms(tag) if term not in words}
     vector = vector if any(char.isalnum() for char in text) else np.zeros_like(vector)  # "???" means nothing
-    return Question(text, vector, words, said, topics, frozenset(map(bare, spoken)), tags=asked, dates=dates, today=today)
+    names = frozenset(map(bare, spoken)) | _roles(text, spoken)
+    return Question(text, vector, words, said, topics, names, tags=asked, dates=dates, today=today)
+
+
+def _roles(text: str, spoken: Sequence[str]) -> frozenset[str]:
+    """Whose words a question of a chat is about: the assistant's where it asks what that has said, else the user's
+    where it says I. Notes of a chat name their speakers so."""
+    if _YOU_SAID.search(text):
+        return frozenset({ASSISTANT})
+    return frozenset({USER}) if _FIRST_PERSON & {word.casefold() for word in spoken} or "我" in text else frozenset()
+
+
+_FIRST_PERSON = frozenset({"i", "me", "my", "mine", "myself"})
+_YOU_SAID = re.compile(
+    r"\bdid(?:n['’]t)? you\b"
+    r"|\byou(?:['’]ve| have| had)? (?:just |already |ever |also )?"
+    r"(?:said|told|suggested|recommended|answered|advised|promised|wrote)\b"
+    r"|[你您](?:(?!能|可以|会|會).){0,4}(?:说|說|告诉|告訴|推荐|推薦|建议|建議|答应|答應|回答)我?[过過了的]",
+    re.IGNORECASE,
+)
 
 
 def passage_question(text: str, vector: np.ndarray) -> Question:
@@ -182,7 +202,7 @@ def score(index: SpaceIndex, asked: Question, background: Background, weights: W
 
 def signals(index: SpaceIndex, asked: Question, background: Background) -> Signals:
     """What each note of an index says to a question."""
-    meaning = index.meaning.evidence(asked.vector, background)
+    meaning = index.meaning.evidence(asked.vector, background, index.asked_again(asked.text))
     nothing = np.zeros(len(index), np.float32)
     named = [name for name in index.speakers if _names(asked, name)]
     whole, respelt = _known(index, asked)

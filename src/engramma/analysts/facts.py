@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engramma.analysts.topics import topics
+from engramma.note import ASSISTANT, USER
 from engramma.words import denies, is_chinese, sentences, terms, without_denials
 
 _READ = 4000
@@ -20,7 +21,7 @@ _READ = 4000
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One plain statement. ``holds`` is None for a value, True or False for liking or being."""
+    """One plain statement. ``holds`` is None for a value, False for one that is none any more; of liking or being, whether."""
 
     subject: str
     attribute: str
@@ -28,8 +29,9 @@ class Fact:
     holds: bool | None = None
 
 
-_I = r"(?P<s>I|(?!We\b)[A-Z][a-z]+)"
-_WE = r"(?P<s>I|We|we|[A-Z][a-z]+)"
+_I = r"(?P<s>I|you|(?!We\b)[A-Z][a-z]+)"
+_WE = r"(?P<s>I|We|we|you|[A-Z][a-z]+)"
+_MY = r"\b(?P<s>[Mm]y|[Yy]our)"
 _ADV = r"(?:(?:now|currently|still|just|really|absolutely|totally|actually|have|has|had|have just) )*"
 _NAME = r"(?P<v>[A-Z][\w'’-]*(?: (?:de |la |le |of )?[A-Z][\w'’-]*){0,3})"
 _END = r"(?: (?:now|anymore|any more|these days|again|instead))?(?=[.,;:!?()]|$| (?:and|but|because|since|so|when|while)\b)"
@@ -53,10 +55,13 @@ _EN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("home", re.compile(rf"\b{_WE}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
     ("home", re.compile(rf"\b{_I}(?:'ve)? {_ADV}(?:moved|relocated)(?: back)?(?: from {_NAME.replace('?P<v>', '?:')})? to {_NAME}")),
     ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started(?: working| work| a job)?) (?:at|for) {_NAME}")),
+    ("employer", re.compile(rf"\b{_I} (?:have |has |just |finally )*(?:quit|left|resigned from) [^.,;:!?]{{1,40}}? and (?:now |currently )?"
+                            rf"(?:am |is )?(?:works?|working|started|started working) (?:now )?(?:at|for) {_NAME}")),
+    ("employer", re.compile(rf"\b{_I} (?:have |has |just |finally )*(?:quit|left) {_NAME.replace('?P<v>', '?:')} for {_NAME}")),
     ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the ){_VALUE}")),
-    ("favourite {a}", re.compile(rf"\b[Mm]y (?P<s>)favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|became) (?:now )?(?!(?:not|on|in|at|here|gone|lost|broken)\b){_VALUE}")),
-    ("{a}", re.compile(rf"\b[Mm]y (?P<s>)(?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_TELLING}")),
-    ("name of {a}", re.compile(r"\b[Mm]y (?P<s>)(?P<a>[a-z]+(?: [a-z]+)?) is (?:now )?called (?P<v>[A-Z]\w+)")),
+    ("favourite {a}", re.compile(rf"{_MY} favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|became) (?:now )?(?!(?:not|on|in|at|here|gone|lost|broken)\b){_VALUE}")),
+    ("{a}", re.compile(rf"{_MY} (?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_TELLING}")),
+    ("name of {a}", re.compile(rf"{_MY} (?P<a>[a-z]+(?: [a-z]+)?) is (?:now )?called (?P<v>[A-Z]\w+)")),
     ("relationship", re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<v>{_STATUS})\b")),
     ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_DATE})", re.IGNORECASE)),
     ("time of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_TIME})", re.IGNORECASE)),
@@ -67,18 +72,28 @@ _HATES = r"hate|hates|dislike|dislikes|detest|detests|loathe|loathes|can't stand
 _TASTE = re.compile(rf"\b(?P<s>I|We|we|[A-Z][a-z]+) {_ADV}(?:(?P<no>{_HATES})|(?P<yes>{_LIKES})) {_VALUE}")
 _STATE = re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<no>not |no longer )?(?:an? )?(?P<v>{_STATES}|allergic to \w+)\b")
 
+_GONE = (
+    ("home", re.compile(rf"\b{_WE} (?:have |has )?(?:never|no longer|don't|doesn't|do not|does not|didn't) lived? in {_NAME}")),
+    ("employer", re.compile(rf"\b{_I} (?:have |has )?(?:never|no longer|don't|doesn't|do not|does not|didn't) work(?:s|ed)? (?:at|for) {_NAME}")),
+)  # fmt: skip
+
 _HAN_VALUE = r"(?P<v>(?!个|一|很|非常|在|不|了)[^，。！？；、,.!?\s]{1,16}?)(?=了|[，。！？；、,.!?\s]|$)"
-_WHO = r"(?P<s>我们|我)"
-_NOW = r"(?:现在|已经|目前|一直)*"
+_WHO = r"(?P<s>我们|[我你您])"
+_COUNT = "[0-9〇一二三四五六七八九十两]"
+_NOW = (
+    r"(?:现在|已经|目前|一直|最近|刚刚?|后来|终于|又|[今去前]年|[这上]个?月|[这上]周|"
+    rf"{_COUNT}{{1,4}}[年月日号]份?|{_COUNT}{{1,3}}个?[月天周年]前|从[^，。！？；\s]{{1,8}}?(?=搬))*"
+)
 _ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(rf"(?:{_WHO}|^){_NOW}(?:住在|搬到|搬去|搬来|定居在?){_HAN_VALUE}")),
+    ("home", re.compile(rf"(?:{_WHO}|^){_NOW}(?:住在了?|搬家?[到去来]了?|定居在?了?){_HAN_VALUE}")),
     ("employer", re.compile(rf"(?:{_WHO}|^){_NOW}在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
     ("employer", re.compile(rf"(?:{_WHO}|^|，){_NOW}(?:跳槽到|入职|加入)了?(?:一[家个所])?{_HAN_VALUE}")),
     ("favourite {a}", re.compile(rf"{_WHO}?(?:现在)?最(?:喜欢|爱)的(?P<a>[^是，。]{{1,6}})(?:现在)?(?:是|变成了?){_HAN_VALUE}")),
     ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
-    ("name", re.compile(r"(?P<s>我)(?:现在)?(?:叫|改名叫)(?P<v>(?![了他她它你外车人起来])[\u4e00-\u9fff]{2,4})(?=[，。！,.!\s]|$)")),
+    ("name", re.compile(r"(?P<s>[我你您])(?:现在)?(?:叫|改名叫)(?P<v>(?![了他她它你外车人起来])[\u4e00-\u9fff]{2,4})(?=[，。！,.!\s]|$)")),
     ("date of {a}", re.compile(r"(?P<s>)(?P<a>[\u4e00-\u9fff]{2,6}?)(?:定在|改到|改在|推迟到|提前到|延期到|改成)了?(?P<v>[^，。！？；]{0,4}(?:[0-9一二三四五六七八九十]+[月日号]|周[一二三四五六日天])[^，。！？；]{0,8})")),
 )  # fmt: skip
+_ZH_GONE = (("home", re.compile(rf"{_WHO}(?:已经|现在|其实|早就)*(?:不再|从来?没有?|没有?|不)住(?:在|过)?{_HAN_VALUE}")),)
 _ZH_TASTE = re.compile(
     rf"{_WHO}(?:现在|其实|一直|已经|非常|特别|真的|超级?|很|最|挺|也|都|还是)*"
     rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
@@ -87,7 +102,7 @@ _ZH_TASTE = re.compile(
 _UNSURE_EN = re.compile(
     r"\?\s*$|[\"“”]|\b(?:if|would|wish|used to|might|maybe|perhaps|suppose|imagine|dream(?:t|ed)?|pretend|said|says|told|asked|heard|"
     r"thinks?|game|novel|story|as a child|back then|when I was|for a (?:year|month|week|while|few)|for now|temporarily|"
-    r"this (?:week|month|weekend)|until|almost|nearly|no longer (?:live|work)s?)\b",
+    r"this (?:week|month|weekend)|until|almost|nearly)\b",
     re.IGNORECASE,
 )
 _UNSURE_ZH = re.compile(
@@ -95,7 +110,8 @@ _UNSURE_ZH = re.compile(
 )
 _NO_PLACES = frozenset("家 努力 这里 那里 外面 隔壁 网上 远程 楼上 楼下 认真 加班 周末".split())
 _PLACE_TAGS = ("ns", "nt", "nz", "nr")
-_PRONOUNS = frozenset({"i", "we", "我", "我们", ""})
+_PRONOUNS = frozenset({"i", "we", "my", "我", "我们", ""})
+_ADDRESSED = frozenset({"you", "your", "你", "您"})
 _NOT_NAMES = frozenset(
     """they she he it this that there what who everyone everybody someone somebody nobody people you the a when where if and
     but so then mom mum mother dad father brother sister boss friend wife husband son daughter we""".split()
@@ -118,6 +134,8 @@ def _subject(name: str | None, speaker: str | None) -> str | None:
     word = (name or "").strip().casefold()
     if word in _PRONOUNS:
         return (speaker or "").casefold()
+    if word in _ADDRESSED:
+        return USER if speaker == ASSISTANT else None
     return None if word in _NOT_NAMES else word
 
 
@@ -136,6 +154,7 @@ def _english_facts(sentence: str, speaker: str | None) -> list[Fact]:
     if _UNSURE_EN.search(sentence):
         return []
     found = [fact for fact in _matched(_EN, sentence, speaker) if fact.attribute != "home" or not _is_technical(fact.value)]
+    found += [replace(fact, holds=False) for fact in _matched(_GONE, sentence, speaker)]
     for frame, attribute in ((_TASTE, "taste"), (_STATE, "being")):
         for match in frame.finditer(sentence):
             subject = _subject(match["s"], speaker)
@@ -148,6 +167,7 @@ def _chinese_facts(sentence: str, speaker: str | None) -> list[Fact]:
     if _UNSURE_ZH.search(sentence):
         return []
     found = [fact for fact in _matched(_ZH, sentence, speaker) if _names_a_place(fact)]
+    found += [replace(fact, holds=False) for fact in _matched(_ZH_GONE, sentence, speaker) if _names_a_place(fact)]
     for match in _ZH_TASTE.finditer(sentence):
         subject = _subject(match["s"], speaker)
         if subject is not None:
@@ -188,7 +208,9 @@ def _replaces(fresh: Fact, stale: Fact) -> bool:
     if ("without" in fresh.value) != ("without" in stale.value):
         return False
     same = mine <= other or other <= mine
-    if fresh.holds is None or stale.holds is None:
+    if (fresh.holds is None) != (stale.holds is None):  # a home, and that it is none
+        return mine == other
+    if fresh.holds is None:
         return not same and fresh.value.casefold() != stale.value.casefold()
     return fresh.holds != stale.holds and (mine == other or len(mine & other) * 3 >= 2 * len(mine | other))
 

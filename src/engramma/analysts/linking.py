@@ -19,7 +19,7 @@ from engramma.analysts.acts import act
 from engramma.analysts.base import Page
 from engramma.analysts.facts import Fact, facts, opposed, replacement
 from engramma.analysts.keywords import is_plain, keywords
-from engramma.note import LinkProposal, Neighbour, unique
+from engramma.note import ASSISTANT, LinkProposal, Neighbour, unique
 from engramma.words import denies, excerpt, is_chinese, term_of, terms
 
 MOST_LINKS = 5
@@ -82,7 +82,10 @@ def _replaced_fact(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) 
     pair = replacement(new_facts, facts(old.content, old.speaker)) if new_facts else None
     if pair is None and not (_same_speaker(page, neighbour) and opposed(page.draft.content, old.content)):
         return None
-    inward = page.draft.at < old.at
+    told, answered = page.draft.speaker != ASSISTANT, old.speaker == ASSISTANT
+    if not told and not answered and old.valid_until is not None:
+        return None
+    inward = page.draft.at < old.at if told != answered else not told  # what a user says holds against any answer
     newer, older = (page.draft.content, old.content) if not inward else (old.content, page.draft.content)
     if pair is not None and pair[0].holds is None:
         now, then = (pair[0].value, pair[1].value) if not inward else (pair[1].value, pair[0].value)

@@ -20,9 +20,10 @@ from engramma.store.base import IndexRow, Store
 from engramma.store.calendar import Calendar
 from engramma.store.lexicon import Lexicon
 from engramma.store.meaning import Meaning
-from engramma.words import denies, is_chinese
+from engramma.words import denies, is_chinese, terms
 
 VISIBLE, SUPERSEDED, ARCHIVED, MERGED = 0, 1, 2, 3
+_QUESTIONS, _AGAIN = 500, 5  # questions that are looked at, and of those asked before that count
 _STATES = {"archived": ARCHIVED, "merged": MERGED}
 
 
@@ -112,7 +113,16 @@ class SpaceIndex:
         self.expires.view[row] = note.expires_at.timestamp() if note.expires_at else np.inf
         name = (note.speaker or "").casefold()
         self.speaker.view[row] = self.speakers.setdefault(name, len(self.speakers)) if name else -1
-        return self.meaning.put(row, entry.vectors)
+        return self.meaning.put(row, entry.vectors, note.state == "merged")
+
+    def asked_again(self, text: str) -> list[int]:
+        """The rows, a few at most, that are questions of just the words of a text."""
+        words = [self.lexicon.term(term) for term in dict.fromkeys(terms(text))]
+        if not words or None in words:
+            return []
+        numbers = {word.number for word in words if word is not None}
+        rows = np.flatnonzero(self.asks.view[: len(self)])
+        return [row for row in map(int, rows[:_QUESTIONS]) if self.lexicon.words_of(row) == numbers][:_AGAIN]
 
     def around(self) -> tuple[np.ndarray, ...]:
         """The rows of the turns around each in its session, -1 where there is none: one and two before,

@@ -1,7 +1,8 @@
 """The words of a space: who holds them, how rare they are, and what a question's words find.
 
 A revised note gets a new *slot* for its words; the old one stays in the postings, dead, until the
-index is built anew.
+index is built anew. A note that is folded into another is found, but does not make its words less rare:
+what somebody says ten times is no more common for that.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def idf(term: str, found: int, notes: int) -> float:
 
 @dataclass(slots=True)
 class Postings:
-    """Slots and weights of one term, the term's number, and how many notes hold it now."""
+    """Slots and weights of one term, the term's number, and how many notes hold it now, folded ones not counted."""
 
     number: int
     held: int = 0
@@ -73,6 +74,7 @@ class Lexicon:
         self.slot = Grown("i4")
         self.lengths = Grown("f4")
         self._row_of = Grown("i4")
+        self._folded = Grown("i1")
         self._terms: list[array[int]] = []  # numbers of each note's terms, those of its content first
         self._said: list[int] = []  # how many those are
         self._postings: dict[str, Postings] = {}
@@ -86,12 +88,14 @@ class Lexicon:
     def new_row(self) -> None:
         """Add a note without words."""
         self.slot.append(-1)
+        self._folded.append(0)
         self._terms.append(array("i"))
         self._said.append(0)
 
     def put(self, row: int, note: Note) -> None:
         """Set a note's words."""
         self._forget(row)
+        self._folded.view[row] = note.state == "merged"
         slot = self.slot.view[row] = self.lengths.size
         counts, said = note_terms(note)
         self.lengths.append(sum(counts.values()))
@@ -100,7 +104,7 @@ class Lexicon:
             postings = self._postings.get(term) or self._new(term)
             postings.slots.append(slot)
             postings.weights.append(weight)
-            postings.held += 1
+            postings.held += not self._folded.view[row]
             self._terms[row].append(postings.number)
         self._said[row] = said
         for name in note.given.get("keywords", ()):
@@ -109,7 +113,7 @@ class Lexicon:
     def _forget(self, row: int) -> None:
         self.dead += self.slot.view[row] >= 0
         for number in self._terms[row]:
-            self._numbered[number].held -= 1
+            self._numbered[number].held -= not self._folded.view[row]
         self._terms[row] = array("i")
 
     def _new(self, term: str) -> Postings:
@@ -140,7 +144,11 @@ class Lexicon:
 
     def idf(self, term: str) -> float:
         """How rare a term is among the notes: its ``idf``."""
-        return idf(term, self.held(term), self.slot.size)
+        return idf(term, self.held(term), self._notes())
+
+    def _notes(self) -> int:
+        """How many notes there are, folded ones not counted."""
+        return int(self.slot.size - self._folded.view.sum())
 
     def held(self, term: str) -> int:
         """How many notes hold a term."""
@@ -190,7 +198,7 @@ class Lexicon:
 
         Each array of ``around`` (n,) has for each row the row of one of them, -1 where there is none.
         """
-        rows = self.slot.view.size
+        rows, notes = self.slot.view.size, self._notes()
         scores = np.zeros(rows, "f4")
         norms = self._norms(around)
         for term, weight in weights.items():
@@ -198,7 +206,7 @@ class Lexicon:
                 continue
             counts = self._counts_around(postings, around, rows)
             found = np.flatnonzero(counts)
-            rare = weight * idf(term, len(found), rows)
+            rare = weight * idf(term, int((self._folded.view[found] == 0).sum()), notes)
             scores[found] += rare * counts[found] * (K1 + 1) / (counts[found] + norms[found])
         return scores
 

@@ -26,17 +26,19 @@ _FIRST, _GROWTH = 2, 1.2
 _UNRELATED = 2  # notes that an unrelated text counts as: with more, small spaces decline less that is foreign
 _SIGMA = 1.4826  # times the median of absolute deviations: the standard deviation of what is normal
 _MAKING = Lock()  # the limit on threads is the process's: two that overlap would leave it as it is
+_FEW = 500  # notes among which one alone is part of the common ground
 _MOST = 20_000  # notes that a matrix is made from, evenly chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Whitening:
     """What takes a space's common ground away: the mean (d,), the inverse of its covariance with the
-    ridge added (d, d), and the standard deviation of a score by chance."""
+    ridge added (d, d), the standard deviation of a score by chance, and how many vectors it is made from."""
 
     mean: np.ndarray
     inverse: np.ndarray
     scale: float
+    count: int
 
     def direction(self, vector: np.ndarray) -> np.ndarray:
         """Where to look for a unit vector: (d,). A note's score is its product with this, less the mean's."""
@@ -45,12 +47,24 @@ class Whitening:
         length = np.sqrt(max(float(apart @ towards), 1e-12))
         return np.asarray(towards / (length * self.scale), np.float32)
 
+    def without(self, vector: np.ndarray) -> Whitening:
+        """As if a vector (d,) that it is made from had not been there (the Sherman-Morrison formula; the ridge stays)."""
+        apart = vector - self.mean
+        towards = self.inverse @ apart
+        rest = max(self.count - 1 - float(apart @ towards), 1e-6)
+        inverse = self.inverse + np.outer(towards, towards) / np.float32(rest)
+        return Whitening(self.mean - apart / np.float32(self.count - 1), inverse, self.scale, self.count - 1)
+
 
 def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
     """The whitening of unit vectors (n, d). ``unrelated`` (m, d), vectors of texts about nothing in
-    particular, stand for all that a small space has not met yet: each counts as a few notes."""
+    particular, stand for all that a small space has not met yet: each counts as a few notes.
+
+    What is said ten times counts once: else it would become the common ground, and stand out no more.
+    """
     step = -(-len(vectors) // _MOST) or 1
     told = vectors[::step]
+    told = told[list({row.tobytes(): place for place, row in enumerate(told)}.values())]
     found = np.concatenate([told[told.any(axis=1)], np.repeat(unrelated, _UNRELATED, axis=0)]).astype(np.float64)
     mean = found.mean(axis=0)
     apart = found - mean
@@ -60,7 +74,8 @@ def whitening(vectors: np.ndarray, unrelated: np.ndarray) -> Whitening:
     with _MAKING, _threads().limit(limits=1, user_api="blas"):
         inverse = _inverse(apart, ridge)
     kept = 1 - ridge * float(np.trace(inverse)) / dimensions
-    return Whitening(mean.astype(np.float32), inverse.astype(np.float32), max(float(np.sqrt(max(kept, 0.0))), 1e-3))
+    scale = max(float(np.sqrt(max(kept, 0.0))), 1e-3)
+    return Whitening(mean.astype(np.float32), inverse.astype(np.float32), scale, len(found))
 
 
 @cache
@@ -90,6 +105,7 @@ class Meaning:
         self.dimensions = dimensions
         self.vectors = Grown("f4", dimensions)
         self._told = Grown("i1")
+        self._folded = Grown("i1")
         self._more: dict[int, np.ndarray] = {}
         self._more_rows = np.zeros(0, "i4")
         self._more_vectors = np.zeros((0, dimensions), "f4")
@@ -103,10 +119,15 @@ class Meaning:
         """Add a note without a vector."""
         self.vectors.append(np.zeros(self.dimensions, "f4"))
         self._told.append(0)
+        self._folded.append(0)
 
-    def put(self, row: int, pieces: np.ndarray) -> bool:
-        """Set a note's vectors, float32 (p, d); whether ``gather`` must be called after."""
+    def put(self, row: int, pieces: np.ndarray, folded: bool = False) -> bool:
+        """Set a note's vectors, float32 (p, d), and whether it is folded into another note, so that it is no part of what
+        sets notes apart; whether ``gather`` must be called after."""
         had = row in self._more
+        if self._folded.view[row] != folded:
+            self._whitening = None if row < self._made_from else self._whitening
+            self._folded.view[row] = folded
         if row < len(self._any) and self._differs(row, pieces):
             self._any = self._any[:0]
         self._more.pop(row, None)
@@ -145,22 +166,26 @@ class Meaning:
                 scores[place] = max(scores[place], float((self._more[row] @ vector).max()))
         return np.asarray(scores, np.float32)
 
-    def standing_out(self, vector: np.ndarray, unrelated: np.ndarray) -> np.ndarray:
+    def standing_out(self, vector: np.ndarray, unrelated: np.ndarray, again: Sequence[int] = ()) -> np.ndarray:
         """How far each note stands out towards a unit vector: float32 (n,), in standard deviations.
 
-        A text without a vector (all zeros: its embedder found no word in it) stands out nowhere.
+        A text without a vector (all zeros: its embedder found no word in it) stands out nowhere. ``again`` are
+        rows that ask just this: no common ground of what is known, or a question asked twice finds less.
         """
         if not vector.any():
             return np.zeros(self.vectors.size, np.float32)
         whitening = self._whitened(unrelated)
+        for row in again:
+            if row < self._made_from <= _FEW and not self._folded.view[row]:
+                whitening = whitening.without(self.vectors.view[row])
         return self._towards(whitening, whitening.direction(vector))
 
-    def evidence(self, vector: np.ndarray, background: Background) -> np.ndarray:
+    def evidence(self, vector: np.ndarray, background: Background, again: Sequence[int] = ()) -> np.ndarray:
         """The same, less what questions about nothing find in a note beyond what they find in most.
 
         The one long note among short ones stands out towards any question: that is no evidence.
         """
-        found = self.standing_out(vector, background.vectors)
+        found = self.standing_out(vector, background.vectors, again)
         return np.asarray(found - np.where(found > 0, self._found_by_any(background), np.float32(0)), np.float32)
 
     def _towards(self, whitening: Whitening, direction: np.ndarray, start: int = 0) -> np.ndarray:
@@ -181,7 +206,8 @@ class Meaning:
     def _whitened(self, unrelated: np.ndarray) -> Whitening:
         size = stage(self.vectors.size)
         if self._whitening is None or size != self._made_from:
-            self._whitening, self._made_from = whitening(self.vectors.view[:size], unrelated), size
+            apart = self.vectors.view[:size][self._folded.view[:size] == 0]
+            self._whitening, self._made_from = whitening(apart, unrelated), size
             self._aimless, self._any = None, np.zeros(0, "f4")
         return self._whitening
 
