@@ -24,8 +24,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("cli", "testing.conformance"),
     ("agents", "compat"),
+    ("aio",),
     ("memory",),
-    ("opening",),
+    ("authoring", "opening", "past", "tending"),
+    ("ledger",),
     ("exchange", "reindexing", "report", "settings"),
     ("write",),
     ("recall", "draft"),

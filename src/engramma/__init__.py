@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Memory": "memory", "Note": "note", "Link": "note", "Hit": "note", "Why": "note", "SaidDate": "note", "Hits": "recall",
-    "Weights": "scoring",
+    "Memory": "memory", "AsyncMemory": "aio", "Weights": "scoring",
+    "Note": "note", "Link": "note", "Hit": "note", "Why": "note", "SaidDate": "note", "Hits": "recall",
     "Commit": "commit", "Revision": "store", "Stats": "report", "Check": "report",
     "LLM": "models", "Embedder": "models", "Completion": "models",
     "EngrammaError": "errors", "InvalidInput": "errors", "EmptyText": "errors", "UnknownId": "errors", "Conflict": "errors",
@@ -28,6 +28,7 @@ _HOMES = {
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604
 
 if TYPE_CHECKING:
+    from engramma.aio import AsyncMemory as AsyncMemory
     from engramma.commit import Commit as Commit
     from engramma.errors import Conflict as Conflict
     from engramma.errors import EmbedderMismatch as EmbedderMismatch

@@ -7,46 +7,45 @@ number of processes may open the same file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from engramma import exchange, plan, reindexing, settings
+from engramma import exchange, reindexing, settings
 from engramma.analysts.base import Analyst
-from engramma.commit import ArchiveNote, Change, Commit, PutLink, PutNote, RemoveNote, inverse, summarise
-from engramma.dates import bound, last_moment, said_dates
-from engramma.draft import checked, checked_count, checked_id, checked_space, checked_update, fields_of, make_draft
-from engramma.errors import Conflict, InvalidInput, StoreError, UnknownId
+from engramma.authoring import Author
+from engramma.commit import Commit
+from engramma.dates import bound
+from engramma.draft import checked, checked_count, checked_space, fields_of, make_draft
+from engramma.errors import InvalidInput, StoreError
 from engramma.filters import Where, parse
+from engramma.ledger import Ledger
 from engramma.models import resolve_embedder, resolve_llm
 from engramma.models.base import Embedder
-from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.note import Link, Note, NoteId, Space
 from engramma.opening import analyst_for, embedder_for, open_store
+from engramma.past import Moment, Past
 from engramma.recall import INCLUDABLE, Hits, Recall, Request
 from engramma.report import Check, Stats, Tended, stats_of
 from engramma.reranking import resolve_rerank
 from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Weights
 from engramma.store import Query, Revision, Store
+from engramma.tending import Keeper
 from engramma.upkeep import forget as forgetting
-from engramma.upkeep import reflect as reflection
 from engramma.upkeep.forget import Faded
 from engramma.upkeep.reflect import Insight
-from engramma.words import excerpt, pieces
-from engramma.write import ATTEMPTS, Progress, Writer, make_commit, new_id, passage
+from engramma.write import Progress, Writer
 
-Moment = datetime | str | int | None
 Spaces = Space | list[Space]
 Notes = list[Note]
 Revisions = list[Revision]
 Commits = list[Commit]
 FadedNotes = list[Faded]
 Insights = list[Insight]
-Decision = tuple[Space, Sequence[Change], str]
 _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 
 
@@ -60,6 +59,10 @@ class Memory:
         self.space = checked_space(space)
         self._recall = Recall(store, lambda: self._embedder, weights)
         self._writer = Writer(store, self._recall, analyst)
+        self._ledger = Ledger(store, lambda: self._embedder.name)
+        self._author = Author(self._ledger, self._recall, self._writer)
+        self._keeper = Keeper(self._ledger, self._recall)
+        self._past = Past(self._ledger)
         self._uses: Counter[NoteId] = Counter()
         self._uses_lock = Lock()
 
@@ -152,142 +155,47 @@ class Memory:
 
     def update(self, note: Note | str, **fields: Any) -> Note:
         """Change a note by its author's hand; an unknown field is an error. A new content is read anew."""
-        wanted = checked_update(fields)
-        reason = f"updated {', '.join(sorted(fields))}"
-        vectors: dict[NoteId, Any] = {}
-
-        def decide() -> Decision:
-            current = self._in_sight(checked_id(note))
-            revised = replace(current, **wanted)
-            if passage(revised) != passage(current):
-                vectors[current.id] = self._recall.embed(pieces(passage(revised)), "passage")
-            others = self._store.notes([link.other(current.id) for link in current.links])
-            if revised.content == current.content:
-                dates = {"dates": said_dates(current.content, revised.at)} if "at" in wanted else {}
-                changes = plan.plan_update(current, wanted | dates, None, others, reason)
-            else:
-                reading, shown = self._writer.reread(revised, vectors[current.id])
-                changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
-            return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
-
-        decided = decide()
-        if decided[1]:
-            self._commit(decide, vectors=lambda: vectors, decided=decided)
-        current = self.get(checked_id(note))
-        if decided[1] and current.state == "pending":
-            self._writer.read([current.id])
-        return self.get(current.id)
+        return self._author.update(note, **fields)
 
     def delete(self, note: Note | str) -> Commit:
         """Archive a note: out of sight, its links dropped, its history kept. ``revert`` undoes it."""
-
-        def decide() -> Decision:
-            current = self._in_sight(checked_id(note))
-            others = self._store.notes([link.other(current.id) for link in current.links])
-            changes = plan.plan_archive(current, others, "deleted by hand")
-            return current.space, changes, f'delete "{excerpt(current.content, 48)}"'
-
-        return self._commit(decide)
+        return self._author.delete(note)
 
     def purge(self, note: Note | str) -> Commit:
         """Remove a note for good, with revisions, vectors and links. This cannot be reverted."""
-
-        def decide() -> Decision:
-            current = self.get(note)
-            others = self._store.notes([link.other(current.id) for link in current.links])
-            freed = plan.released(current, others, "what superseded it was removed for good")
-            return current.space, [RemoveNote(current.id, "purged"), *freed], "purge: one note removed for good"
-
-        done = self._commit(decide)
-        self._recall.forget()
-        return done
+        return self._author.purge(note)
 
     def delete_space(self, space: Space) -> Commit | None:
         """Remove everything in a space for good; None when there was nothing."""
-        states = ("pending", "ready", "archived", "merged")
-        notes = self._store.find(Query([checked_space(space)], states=states))
-        if not notes:
-            return None
-        changes = [RemoveNote(note.id, "space deleted") for note in notes]
-        done = self._commit(lambda: (space, changes, f"delete space: {len(notes)} notes removed for good"))
-        self._recall.forget()
-        return done
+        return self._author.delete_space(space)
 
     def link(
         self, source: Note | str, target: Note | str, *, kind: str = "related", reason: str = "", strength: float = 0.8
     ) -> Link:
         """Link two notes of one space by hand. ``supersedes`` also takes the target out of search."""
-        if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 <= strength <= 1:
-            raise InvalidInput(f"strength={strength!r} must be a number from 0 to 1")
-        if not isinstance(reason, str):
-            raise InvalidInput(f"reason={reason!r} is not text")
-        if not isinstance(kind, str) or not kind.strip():
-            raise InvalidInput(f"kind={kind!r} must be a word such as 'related'")
-        link = Link(
-            checked_id(source), checked_id(target), checked("kind", kind), checked("reason", reason) or "", float(strength)
-        )
-
-        def decide() -> Decision:
-            shown = {note.id: note for note in (self._in_sight(link.source), self._in_sight(link.target))}
-            return shown[link.source].space, plan.plan_link(link, shown), f"link: {kind}"
-
-        done = self._commit(decide).changes[0]
-        assert isinstance(done, PutLink)
-        return done.link
+        return self._author.link(source, target, kind, reason, strength)
 
     def unlink(self, source: Note | str, target: Note | str, *, kind: str | None = None) -> Commit:
         """Drop the links between two notes, in either direction; of one kind, if given."""
-
-        def decide() -> Decision:
-            first, second = self.get(source), self.get(target)
-            between = [link for link in first.links if link.other(first.id) == second.id and kind in (None, link.kind)]
-            if not between:
-                which = "" if kind is None else f"{kind!r} "
-                raise UnknownId(f"there is no link {which}between {first.id!r} and {second.id!r}")
-            return first.space, plan.plan_unlink(between, {first.id: first, second.id: second}, "unlinked by hand"), "unlink"
-
-        return self._commit(decide)
+        return self._author.unlink(source, target, kind)
 
     def revert(self, commit: Commit | str) -> Commit:
         """Undo any commit, also out of order; reverting a revert works. Raises Conflict, naming what
         a later commit changed, or what was removed for good; then nothing is changed."""
-        commit_id = commit.id if isinstance(commit, Commit) else CommitId(checked_id(commit))
-        found = self._store.commit(commit_id)
-        if found is None:
-            raise UnknownId(f"there is no commit {commit_id!r}: engramma log shows them")
-
-        def decide() -> Decision:
-            notes = self._store.notes(found.notes())
-            changes = plan.with_dropped_links(inverse(found, notes), notes)
-            return found.space, changes, f"revert {found.id}: {excerpt(found.reason, 60)}"
-
-        return self._commit(decide, reverts=found.id)
+        return self._author.revert(commit)
 
     def merge(self, notes: Sequence[Note | str]) -> Commit:
         """Fold notes of one space into the first: it stays current, the others are kept as merged."""
+        return self._author.merge(notes)
 
-        def decide() -> Decision:
-            found = [self._in_sight(checked_id(note)) for note in notes]
-            changes = plan.plan_merge(found, "merged by hand")
-            return found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}"
-
-        return self._commit(decide)
+    # -- upkeep
 
     def forget(self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD) -> FadedNotes | Commit | None:
         """Archive what has expired or faded in this memory's space (``upkeep.forget`` has the formula).
 
         A dry run gives the proposal; otherwise the commit, which can be reverted, or None.
         """
-        faded = forgetting.faded(self.list(), datetime.now(UTC), threshold)
-        if dry_run or not faded:
-            return faded if dry_run else None
-
-        def decide() -> Decision:
-            notes = self._store.notes([one.note.id for one in faded])
-            steps = [ArchiveNote(one.note.id, notes[one.note.id].revision, one.reason) for one in faded if one.note.id in notes]
-            return self.space, plan.with_dropped_links(steps, notes), f"forget: {len(steps)} notes archived"
-
-        return self._commit(decide)
+        return self._keeper.forget(self.space, dry_run, threshold)
 
     def reflect(self, *, dry_run: bool = True) -> Insights | Commit | None:
         """Say what groups of linked notes of this space say together, each as one ``insight`` note.
@@ -295,41 +203,12 @@ class Memory:
         A dry run gives the proposals; otherwise the commit, which can be reverted, or None when
         there is nothing new to say.
         """
-        found = [one for one in reflection.insights(self.list()) if self._store.by_key(one.space, one.key) is None]
-        if dry_run or not found:
-            return found if dry_run else None
-        written = [plan.plan_insight(one, NoteId(new_id()), datetime.now(UTC)) for one in found]
-        vectors = self._recall.embed([one.content for one in found], "passage")
-        ids = [change.note.id for group in written for change in group if isinstance(change, PutNote)]
-        by_id = {note_id: vectors[number : number + 1] for number, note_id in enumerate(ids)}
-        changes = [change for group in written for change in group]
-        return self._commit(lambda: (self.space, changes, f"reflect: {len(found)} insights"), vectors=lambda: by_id)
+        return self._keeper.reflect(self.space, dry_run)
 
     def tend(self, *, dry_run: bool = False) -> Tended:
         """All upkeep at once: read what waits, forget what has faded, reflect on what is left."""
         read = 0 if dry_run else self.catch_up()
         return Tended(read, self.forget(dry_run=dry_run), self.reflect(dry_run=dry_run))
-
-    def _commit(
-        self, decide: Callable[[], Decision], reverts: CommitId | None = None,
-        vectors: Callable[[], Mapping[NoteId, Any]] = dict, decided: Decision | None = None,
-    ) -> Commit:  # fmt: skip
-        """Decide on what is there and write it; where the memory has changed in between, decide again.
-
-        ``decided`` is a decision that was made a moment ago, and is tried first.
-        """
-        for attempt in range(ATTEMPTS):
-            space, changes, reason = decided or decide()
-            decided = None
-            try:
-                return self._apply(make_commit(space, changes, "user", reason, reverts=reverts), vectors())
-            except Conflict:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable: the last attempt raises")
-
-    def _apply(self, commit: Commit, vectors: Mapping[NoteId, Any]) -> Commit:
-        return self._store.apply([commit], vectors, self._embedder.name)[0]
 
     # -- read
 
@@ -352,7 +231,7 @@ class Memory:
             raise InvalidInput(f"query={query!r} is not text")
         request = Request(
             checked("query", query) or "", self._spaces(space), k, where, bound("since", since), bound("until", until),
-            self._seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
+            self._past.seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
             resolve_rerank(rerank, self._analyst),
         )  # fmt: skip
         hits = self._recall.search(request)
@@ -363,12 +242,7 @@ class Memory:
 
     def get(self, note: Note | str, *, as_of: Moment = None) -> Note:
         """One note, deleted ones included (``state`` tells), now or as it was. Raises UnknownId."""
-        note_id = checked_id(note)
-        found = self._store.notes([note_id], self._seq(as_of)).get(note_id)
-        if found is None:
-            then = "" if as_of is None else f" as of {as_of}"
-            raise UnknownId(f"there is no note {note_id!r}{then}")
-        return found
+        return self._ledger.note(note, self._past.seq(as_of), "" if as_of is None else f" as of {as_of}")
 
     def list(
         self, *, where: Where | None = None, limit: int | None = None, as_of: Moment = None, space: Spaces | None = None,
@@ -380,7 +254,7 @@ class Memory:
         if unknown := set(include) - set(INCLUDABLE):
             raise InvalidInput(f"include holds {sorted(unknown)[0]!r}: it takes {', '.join(INCLUDABLE)}")
         states = ["pending", "ready", *(state for state in ("archived", "merged") if state in include)]
-        seq = self._seq(as_of)
+        seq = self._past.seq(as_of)
         query = Query(
             self._spaces(space), parse(where), bound("since", since), bound("until", until), states, seq, limit, newest_first
         )
@@ -405,24 +279,15 @@ class Memory:
 
     def history(self, note: Note | str) -> Revisions:
         """Every revision of a note, oldest first, each with the commit that made it."""
-        note_id = checked_id(note)
-        revisions = self._store.history(note_id)
-        if not revisions:
-            raise UnknownId(f"there is no note {note_id!r}")
-        return revisions
+        return self._past.history(note)
 
     def log(self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None) -> Commits:
         """The commits of a space, newest first; those that touched one note, if given."""
-        checked_count("limit", limit)
-        note_id = None if note is None else self.get(note).id
-        if note_id is not None:
-            return self._store.log(limit, None, note_id)
-        found = [commit for one in self._spaces(space) for commit in self._store.log(limit, one)]
-        return sorted(found, key=lambda commit: -commit.seq)[:limit]
+        return self._past.log(limit, None if note is not None else self._spaces(space), note)
 
-    def spaces(self) -> dict[Space, int]:
-        """Every space with the number of notes in sight."""
-        return self._store.spaces()
+    def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
+        """Every space with the number of notes in sight; those that begin with the labels of a tuple, if given."""
+        return self._store.spaces(prefix if prefix in (None, ()) else checked_space(prefix))
 
     def stats(self, *, space: Space | None = None) -> Stats:
         """Counts and costs, of one space or of the whole store."""
@@ -470,12 +335,6 @@ class Memory:
                 self._store.use(uses, datetime.now(UTC))
         self._store.close()
 
-    def _in_sight(self, note_id: NoteId) -> Note:
-        note = self.get(note_id)
-        if note.state == "archived":
-            raise UnknownId(f"note {note_id!r} was deleted: revert its deletion first (engramma log {note_id})")
-        return note
-
     def _spaces(self, space: Spaces | None) -> tuple[Space, ...]:
         if space is None:
             return (self.space,)
@@ -483,15 +342,3 @@ class Memory:
         if not wanted:
             raise InvalidInput("space=[] names no space")
         return tuple(dict.fromkeys(checked_space(one) for one in wanted))
-
-    def _seq(self, as_of: Moment) -> int | None:
-        """The commit that ``as_of`` means: a moment, a commit's id or its sequence number."""
-        if as_of is None:
-            return None
-        if isinstance(as_of, int):
-            return max(0, min(as_of, self._store.head()))
-        if isinstance(as_of, str):
-            checked("as_of", as_of)
-            if (commit := self._store.commit(CommitId(as_of))) is not None:
-                return commit.seq
-        return self._store.seq_at(last_moment(as_of, "as_of"))

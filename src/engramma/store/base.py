@@ -144,8 +144,11 @@ class Store(Protocol):
     def commit(self, commit: CommitId) -> Commit | None:
         """One commit by its id."""
 
-    def spaces(self) -> dict[Space, int]:
-        """Every space that holds a note, with the number of notes in sight."""
+    def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
+        """Every space that holds a note, with the number of notes in sight.
+
+        With a tuple as prefix, those that begin with its labels (``()``: all tuples); with a text, that one.
+        """
 
     def totals(self, space: Space | None = None) -> Totals:
         """Counts for ``stats``."""

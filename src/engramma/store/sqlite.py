@@ -36,7 +36,7 @@ from engramma.store.rows import (
     row_note,
     space_key,
 )
-from engramma.store.sql_filter import condition
+from engramma.store.sql_filter import condition, space_range
 from engramma.store.writes import vector_rows, write_commit
 
 _NOTE = ", ".join(f"n.{name}" for name in NOTE_COLUMNS)
@@ -286,10 +286,11 @@ class SqliteStore:
                 found[row["id"]] = row_note(row)
         return found
 
-    def spaces(self) -> dict[Space, int]:
-        text = "SELECT space, sum(state IN ('pending', 'ready')) AS seen FROM note GROUP BY space ORDER BY space"
+    def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
+        where, values = ("", ()) if prefix is None else ("WHERE space >= ? AND space < ?", space_range(prefix))
+        text = f"SELECT space, sum(state IN ('pending', 'ready')) AS seen FROM note {where} GROUP BY space ORDER BY space"
         with self._open() as db:
-            return {key_space(row["space"]): row["seen"] for row in db.execute(text)}
+            return {key_space(row["space"]): row["seen"] for row in db.execute(text, values)}
 
     def totals(self, space: Space | None = None) -> Totals:
         where, values = ("", []) if space is None else (" WHERE space = ?", [space_key(space)])

@@ -1,0 +1,146 @@
+"""What a person changes by hand: a note, its links, what was changed before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from engramma import plan
+from engramma.commit import Commit, PutLink, RemoveNote, inverse, summarise
+from engramma.dates import said_dates
+from engramma.draft import checked, checked_id, checked_space, checked_update
+from engramma.errors import InvalidInput, UnknownId
+from engramma.ledger import Decision, Ledger
+from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.recall import Recall
+from engramma.store import Query
+from engramma.words import excerpt, pieces
+from engramma.write import Writer, passage
+
+
+class Author:
+    """Changes by hand, each one commit. ``Memory`` documents the verbs."""
+
+    def __init__(self, ledger: Ledger, recall: Recall, writer: Writer) -> None:
+        self._ledger, self._store, self._recall, self._writer = ledger, ledger.store, recall, writer
+
+    def update(self, note: Note | str, **fields: Any) -> Note:
+        """Change fields of a note; a new content is read anew."""
+        wanted = checked_update(fields)
+        reason = f"updated {', '.join(sorted(fields))}"
+        vectors: dict[NoteId, Any] = {}
+
+        def decide() -> Decision:
+            current = self._ledger.in_sight(note)
+            revised = replace(current, **wanted)
+            if passage(revised) != passage(current):
+                vectors[current.id] = self._recall.embed(pieces(passage(revised)), "passage")
+            others = self._ledger.others(current)
+            if revised.content == current.content:
+                dates = {"dates": said_dates(current.content, revised.at)} if "at" in wanted else {}
+                changes = plan.plan_update(current, wanted | dates, None, others, reason)
+            else:
+                reading, shown = self._writer.reread(revised, vectors[current.id])
+                changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
+            return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
+
+        decided = decide()
+        if decided[1]:
+            self._ledger.commit(decide, vectors=lambda: vectors, decided=decided)
+        current = self._ledger.note(note)
+        if decided[1] and current.state == "pending":
+            self._writer.read([current.id])
+        return self._ledger.note(current.id)
+
+    def delete(self, note: Note | str) -> Commit:
+        """Archive a note."""
+
+        def decide() -> Decision:
+            current = self._ledger.in_sight(note)
+            others = self._ledger.others(current)
+            changes = plan.plan_archive(current, others, "deleted by hand")
+            return current.space, changes, f'delete "{excerpt(current.content, 48)}"'
+
+        return self._ledger.commit(decide)
+
+    def purge(self, note: Note | str) -> Commit:
+        """Remove a note for good."""
+
+        def decide() -> Decision:
+            current = self._ledger.note(note)
+            others = self._ledger.others(current)
+            freed = plan.released(current, others, "what superseded it was removed for good")
+            return current.space, [RemoveNote(current.id, "purged"), *freed], "purge: one note removed for good"
+
+        done = self._ledger.commit(decide)
+        self._recall.forget()
+        return done
+
+    def delete_space(self, space: Space) -> Commit | None:
+        """Remove everything in a space for good."""
+        states = ("pending", "ready", "archived", "merged")
+        notes = self._store.find(Query([checked_space(space)], states=states))
+        if not notes:
+            return None
+        changes = [RemoveNote(note.id, "space deleted") for note in notes]
+        done = self._ledger.commit(lambda: (space, changes, f"delete space: {len(notes)} notes removed for good"))
+        self._recall.forget()
+        return done
+
+    def link(self, source: Note | str, target: Note | str, kind: str, reason: str, strength: float) -> Link:
+        """Link two notes of one space."""
+        if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 <= strength <= 1:
+            raise InvalidInput(f"strength={strength!r} must be a number from 0 to 1")
+        if not isinstance(reason, str):
+            raise InvalidInput(f"reason={reason!r} is not text")
+        if not isinstance(kind, str) or not kind.strip():
+            raise InvalidInput(f"kind={kind!r} must be a word such as 'related'")
+        link = Link(
+            checked_id(source), checked_id(target), checked("kind", kind), checked("reason", reason) or "", float(strength)
+        )
+
+        def decide() -> Decision:
+            shown = {note.id: note for note in (self._ledger.in_sight(link.source), self._ledger.in_sight(link.target))}
+            return shown[link.source].space, plan.plan_link(link, shown), f"link: {kind}"
+
+        done = self._ledger.commit(decide).changes[0]
+        assert isinstance(done, PutLink)
+        return done.link
+
+    def unlink(self, source: Note | str, target: Note | str, kind: str | None) -> Commit:
+        """Drop the links between two notes."""
+
+        def decide() -> Decision:
+            first, second = self._ledger.note(source), self._ledger.note(target)
+            between = [link for link in first.links if link.other(first.id) == second.id and kind in (None, link.kind)]
+            if not between:
+                which = "" if kind is None else f"{kind!r} "
+                raise UnknownId(f"there is no link {which}between {first.id!r} and {second.id!r}")
+            return first.space, plan.plan_unlink(between, {first.id: first, second.id: second}, "unlinked by hand"), "unlink"
+
+        return self._ledger.commit(decide)
+
+    def revert(self, commit: Commit | str) -> Commit:
+        """Undo a commit."""
+        commit_id = commit.id if isinstance(commit, Commit) else CommitId(checked_id(commit))
+        found = self._store.commit(commit_id)
+        if found is None:
+            raise UnknownId(f"there is no commit {commit_id!r}: engramma log shows them")
+
+        def decide() -> Decision:
+            notes = self._store.notes(found.notes())
+            changes = plan.with_dropped_links(inverse(found, notes), notes)
+            return found.space, changes, f"revert {found.id}: {excerpt(found.reason, 60)}"
+
+        return self._ledger.commit(decide, reverts=found.id)
+
+    def merge(self, notes: Sequence[Note | str]) -> Commit:
+        """Fold notes of one space into the first."""
+
+        def decide() -> Decision:
+            found = [self._ledger.in_sight(note) for note in notes]
+            changes = plan.plan_merge(found, "merged by hand")
+            return found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}"
+
+        return self._ledger.commit(decide)
