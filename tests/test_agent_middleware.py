@@ -70,7 +70,7 @@ STORIES = {
 def agent_of(memory: Memory, *replies: Any, **more: Any) -> tuple[Any, ScriptedChatModel]:
     """An agent with a memory and a script, and the script's model."""
     model = ScriptedChatModel(*(replies or ("好的。",)))
-    own = {name: more.pop(name) for name in ("write", "retrieve", "inject", "tools", "space") if name in more}
+    own = {name: more.pop(name) for name in ("write", "retrieve", "inject", "tools", "space", "require_user") if name in more}
     others = more.pop("others", [])
     more.setdefault("checkpointer", InMemorySaver())
     return create_agent(model, middleware=[MemoryMiddleware(memory, **own), *others], **more), model
@@ -813,10 +813,114 @@ def test_which_tools(memory, tools, offered) -> None:
     assert len(MemoryMiddleware(memory, tools=tools).tools) == offered
 
 
-@pytest.mark.parametrize("tools", ["search_memory", ["recall"]])
-def test_unknown_tools(memory, tools) -> None:
-    with pytest.raises(InvalidInput, match="they are save_memory, search_memory, update_memory, forget_memory"):
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ("search_memory", "give .'search_memory'."),
+        (["recall"], "they are save_memory, search_memory, update_memory, forget_memory"),
+    ],
+)
+def test_unknown_tools(memory, tools, said) -> None:
+    with pytest.raises(InvalidInput, match=said):
         MemoryMiddleware(memory, tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"write": "everything"}, "write='everything' is no policy: give Everything"),
+        ({"write": Everything}, "write=Everything is a class: give one of its objects, Everything()"),
+        ({"retrieve": Recalled}, "retrieve=Recalled is a class"),
+        ({"inject": "system"}, "inject='system' is no policy: give InSystemMessage"),
+        ({"space": 7.5}, "space=7.5 is not a space"),
+    ],
+)
+def test_wrong_things_are_refused_when_it_is_made(memory, wrong, said) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        MemoryMiddleware(memory, **wrong)
+
+
+def test_a_path_is_no_memory() -> None:
+    with pytest.raises(InvalidInput, match=re.escape("give Memory.open('memory.db')")):
+        MemoryMiddleware("memory.db")  # type: ignore[arg-type]
+
+
+def test_what_an_inject_policy_must_give(memory) -> None:
+    agent, _ = agent_of(memory, "Hello.", inject=lambda system, hits: "You have a memory.")
+    with pytest.raises(InvalidInput, match="return SystemMessage"):
+        asked(agent, "sync", "hi", run_of())
+
+
+def test_a_memo_for_another_space_is_refused(memory) -> None:
+    agent, _ = agent_of(memory, "Hello.", write=lambda turn: [{"content": turn.user, "space": "bo"}])
+    with pytest.raises(InvalidInput, match="space='bo': this run writes to 'ana' alone"):
+        asked(agent, "sync", "hi", run_of("1", "ana"))
+    assert memory.spaces() == {}
+
+
+@both_ways
+def test_a_run_must_name_its_user_where_that_is_asked_for(memory, how) -> None:
+    agent, _ = agent_of(memory, "Hello.", require_user=True)
+    with pytest.raises(InvalidInput, match="this run names no user"):
+        asked(agent, how, "I like tea.", run_of("1"))
+    asked(agent, how, "I like tea.", run_of("1", "ana"))
+    assert list(memory.spaces()) == ["ana"]
+
+
+# -- what holds now, over threads, with the real embedder
+
+
+def talked(*turns: tuple[str, str], **policies: Any) -> list[str]:
+    """What is recalled in the last of some threads of one turn each."""
+    model = ScriptedChatModel(*[answer for _, answer in turns])
+    agent = create_agent(model, middleware=[MemoryMiddleware(Memory.open(":memory:"), **policies)])
+    for number, (text, _) in enumerate(turns):
+        result = agent.invoke({"messages": text}, run_of(str(number), "ana"))
+    return [one["content"] for one in result["memories"]]
+
+
+ONLY_USERS = {"write": Everything(assistant=False)}
+MOVED = [("I live in Graz, by the river.", "Nice!"), ("Where do I live?", "You live in Graz."),
+         ("I moved to Vienna last month.", "Congratulations!"), ("Where do I live?", "")]  # fmt: skip
+MOVED_ZH = [
+    ("我住在里昂，靠近市中心。", "真好！"),
+    ("我住在哪里？", "你住在里昂。"),
+    ("我五月搬到了柏林。", "恭喜！"),
+    ("我住在哪里？", ""),
+]
+NUTS = [
+    ("我对花生过敏。", "好的，记住了。"),
+    ("今天天气真好。", "是啊。"),
+    ("我昨天看了一部电影。", "好看吗？"),
+    ("帮我写一首诗。", "春眠不觉晓"),
+    ("我不能吃什么？", "你不能吃花生。"),
+    ("周末去哪玩？", "公园"),
+    ("我不能吃什么？", ""),
+]
+
+
+@pytest.mark.parametrize("policies", [{}, ONLY_USERS])
+@pytest.mark.parametrize(("turns", "now", "then"), [(MOVED, "Vienna", "Graz"), (MOVED_ZH, "柏林", "里昂")])
+def test_an_answer_of_the_assistant_does_not_outlive_the_fact_it_repeats(turns, now, then, policies) -> None:
+    found = talked(*turns, **policies)
+    assert now in found[0]
+    assert not [text for text in found if then in text]
+
+
+@pytest.mark.parametrize("policies", [{}, ONLY_USERS])
+def test_a_question_that_was_asked_before_does_not_hide_its_answer(policies) -> None:
+    assert "我对花生过敏。" in talked(*NUTS, **policies)
+
+
+def test_an_answer_said_again_and_again_fills_no_prompt() -> None:
+    asked_for = ["my dog called", "the capital of my country", "my shoe size", "my boss called"]
+    turns = [("My sister is called Mia.", "Lovely."), *[(f"What is {what}?", "I don't know.") for what in asked_for]]
+    assert talked(*turns, ("What is my sister called?", "")) == ["My sister is called Mia."]
+
+
+def test_small_talk_fills_no_prompt() -> None:
+    turns = [("I'm vegetarian and allergic to nuts.", "Noted."), ("Hi!", "Hello!"), ("Thanks, bye.", "Bye!")]
+    assert talked(*turns, ("Tell me about quantum physics.", "")) == ["I'm vegetarian and allergic to nuts."]
 
 
 @as_tool

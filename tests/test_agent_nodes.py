@@ -16,6 +16,7 @@ import pytest
 from conftest import contents
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -34,15 +35,17 @@ from engramma.agents import (
     Recalled,
     Run,
     ToolOnly,
+    build_agent,
     call_model,
     chat_model,
     current_run,
+    keep_last,
     memory_tools,
     persist_turn,
     place_of,
     retrieve_context,
 )
-from engramma.errors import InvalidInput
+from engramma.errors import InvalidInput, UnknownId
 from engramma.testing import ModelServer, ScriptedChatModel, tool_call
 
 HUMAN, AI = HumanMessage, AIMessage
@@ -467,7 +470,7 @@ def test_policies_of_ones_own(memory) -> None:
 
     def write(turn: Any) -> list[Any]:
         seen.append((turn.user, turn.assistant, turn.place))
-        return [turn.user.upper(), {"content": turn.assistant, "speaker": "assistant", "tags": ["reply"], "space": "elsewhere"}]
+        return [turn.user.upper(), {"content": turn.assistant, "speaker": "assistant", "tags": ["reply"]}]
 
     def retrieve(query: str, memory: Memory, place: Place) -> Any:
         seen.append((query, place))
@@ -562,8 +565,131 @@ def test_order_of_what_names_a_space(opened) -> None:
     assert place_of(Run(Context("context"), full), memory, by_team).space == "context"
     assert place_of(Run(Context(), full), memory, by_team).space == "configured"
     assert place_of(Run(Context(), {"team": "web"}), memory, by_team).space == "web"
-    assert place_of(Run(Context(), {}), memory, by_team).space == "own"
+    assert place_of(Run(Context(), {}), memory, lambda run: memory.space).space == "own"
+    assert place_of(Run(Context(), {}), memory, ("team", "web")).space == ("team", "web")
     assert place_of(Run(), memory).space == "own"
+
+
+NONE, MISSPELT = {"user_id": None}, {"userId": "ana"}
+
+
+@pytest.mark.parametrize(
+    ("run", "space", "told"),
+    [
+        (Run(None, NONE), None, "user_id=None names no user: give the user's id, as in {'configurable': {'user_id': 'ana'}}"),
+        (Run(NONE), None, "which works in the memory's own space, leaves the key 'user_id' out"),
+        (Run(NONE, NONE), "team", "which works in the one that space= says, leaves the key"),
+        (Run(Context(), NONE), None, "user_id=None names no user"),
+        (Run(None, MISSPELT), None, "the run has 'userId', which names no user: write 'user_id'"),
+        (Run({"user-id": "ana"}), None, "'user-id'"),
+        (Run(type("Given", (), {"__init__": lambda self: vars(self).update(userid=5)})()), None, "'userid'"),
+        (Run(), lambda run: None, "space(run)=None names no space: give a text, a whole number, a UUID or a tuple of texts; "
+         "memory.space is the memory's own"),
+        (Run(None, {"thread_id": "1", "__pregel_x": 1}), lambda run: ("team", run.configurable["team"]),
+         "space(run) failed with KeyError('team'); the run's configurable holds thread_id: give the run what the function "
+         "reads, as in {'configurable': {'team': …}}"),
+        (Run(), lambda run: run.context.team, "space(run) failed with AttributeError("),
+    ],
+)  # fmt: skip
+def test_no_run_falls_back_to_a_shared_memory_by_mistake(memory, run, space, told) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        place_of(run, memory, space)
+
+
+def test_runs_that_mean_no_user(memory) -> None:
+    assert place_of(Run(Context()), memory).space == "default"  # an Optional field that is not filled in
+    assert place_of(Run(NONE, {"user_id": "ana"}), memory).space == "ana"
+    assert place_of(Run(None, MISSPELT), memory, lambda run: run.configurable["userId"]).space == "ana"
+
+
+@pytest.mark.parametrize("run", [Run(), Run(Context(), {"thread_id": "1"}), Run(NONE, NONE), Run("text")])
+@pytest.mark.parametrize("space", [None, "team", lambda run: "team"])
+def test_a_user_can_be_required(memory, run, space) -> None:
+    with pytest.raises(InvalidInput, match=r"this run names no user, and require_user=True; invoke it with \{'configurable'"):
+        place_of(run, memory, space, require_user=True)
+    assert place_of(Run(Context("ana")), memory, space, require_user=True).space == "ana"
+
+
+def test_errors_of_ones_own_space_function_come_through(memory) -> None:
+    with pytest.raises(UnknownId, match="01ABC"):
+        place_of(Run(), memory, lambda run: memory.get("01ABC").space)
+    with pytest.raises(ZeroDivisionError):
+        place_of(Run(), memory, lambda run: 1 // 0)
+
+
+@both_ways
+@pytest.mark.parametrize("node", ["retrieve_context", "persist_turn"])
+def test_a_node_can_require_a_user(memory, how, node) -> None:
+    made = {"retrieve_context": retrieve_context, "persist_turn": persist_turn}[node](memory, require_user=True)
+    graph = StateGraph(MemoryState).add_node("node", made).add_edge(START, "node").compile()
+    turn = [HUMAN("I like tea."), AI("Noted.")] if node == "persist_turn" else "I like tea."
+    with pytest.raises(InvalidInput, match="this run names no user, and require_user=True"):
+        asked(graph, how, turn, run_of("1"))
+    asked(graph, how, turn, run_of("1", "ana"))
+    assert set(memory.spaces()) <= {"ana"}
+
+
+@pytest.mark.parametrize("node", [retrieve_context, persist_turn])
+def test_wrong_arguments_of_a_node_are_told_at_once(memory, node) -> None:
+    with pytest.raises(InvalidInput, match=r"memory='memory.db' is not an open memory"):
+        node("memory.db")
+    with pytest.raises(InvalidInput, match=r"space=\['team'\] is not a space"):
+        node(memory, space=["team"])
+    policy = "write" if node is persist_turn else "retrieve"
+    with pytest.raises(InvalidInput, match=f"{policy}=Patterns is a class: give one of its objects"):
+        node(memory, **{policy: Patterns})
+    with pytest.raises(InvalidInput, match="inject=InPrompt is a class"):
+        call_model(ScriptedChatModel("ok"), inject=InPrompt)
+
+
+# -- an agent that is built
+
+
+@tool
+def search_memory(query: str) -> str:
+    """Another package's tool of the same name."""
+    return query
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"memory": "memory.db"}, "memory='memory.db' is not an open memory: give Memory.open('memory.db')"),
+        ({"short_term": "last:20"}, "short_term='last:20' is no middleware: give keep_last(20), token_budget(4000)"),
+        ({"short_term": keep_last}, "is no middleware: give keep_last(20)"),
+        ({"short_term": [keep_last(2), 20]}, "short_term=20 is no middleware"),
+        ({"middleware": [ScriptedChatModel("x")]}, "is no middleware: give objects of LangChain's AgentMiddleware"),
+        ({"memory_tools": "search_memory"}, "'search_memory' is not a list of names: give ['search_memory']"),
+        ({"memory_tools": ["search"]}, "'search' is no memory tool: they are save_memory,"),
+        ({"space": ["team"]}, "space=['team'] is not a space"),
+        ({"model": None}, "no chat model is set"),
+        ({"tools": [search_memory]}, "two tools are called 'search_memory', yours and the memory's: leave the memory's out with "
+         "memory_tools=False or memory_tools=['save_memory', 'update_memory', 'forget_memory']"),
+        ({"tools": [{"name": "save_memory"}]}, "two tools are called 'save_memory'"),
+    ],
+)  # fmt: skip
+def test_an_agent_that_cannot_be_built(memory, given, told) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        build_agent(**{"model": ScriptedChatModel("x"), "memory": memory, **given})
+
+
+def test_a_tool_of_the_same_name_in_place_of_the_memorys(memory) -> None:
+    for kept, shown in ((False, []), (["save_memory"], ["save_memory"])):
+        model = ScriptedChatModel("ok")
+        agent = build_agent(model, memory, tools=[search_memory], memory_tools=kept, short_term=None)
+        assert sorted(agent.nodes["tools"].bound.tools_by_name) == [*shown, "search_memory"]
+        agent.invoke({"messages": "Hello!"}, run_of("1"))
+
+
+@both_ways
+def test_an_agent_can_require_a_user(memory, how) -> None:
+    model = ScriptedChatModel("Noted.")
+    agent = build_agent(model, memory, require_user=True, space="team")
+    with pytest.raises(InvalidInput, match="this run names no user"):
+        asked(agent, how, "I like tea.", run_of("1"))
+    assert (model.calls, memory.spaces()) == ([], {})
+    asked(agent, how, "I like tea.", run_of("1", "ana"))
+    assert memory.spaces() == {"ana": 2}
 
 
 @pytest.mark.parametrize("user", ["", (), ("a", ""), True, 1.5, [""], b"ana", {"id": 1}, "a\ud800"])
@@ -678,8 +804,17 @@ def test_openai_needs_a_key(monkeypatch, name) -> None:
     ],
 )
 def test_no_model(name, told) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(told)):
+    with pytest.raises(InvalidInput, match=re.escape(told)) as raised:
         chat_model(name)
+    assert "--model" not in str(raised.value)
+
+
+def test_without_a_model_one_is_told_what_to_write_in_python() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        chat_model(None)
+    named = re.findall(r'model="(.+?)"', str(raised.value))
+    assert [one.partition(":")[0] for one in named] == ["ollama", "openai", "http", "gguf"]
+    assert "ENGRAMMA_LLM" not in str(raised.value)  # Python code names its model
 
 
 @pytest.mark.parametrize("name", ["ollama:qwen", "http://{url}#qwen"])

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -682,7 +683,9 @@ def test_room_for_tokens(memory) -> None:
     hits = memory.search("tea garden", k=60)
     small, large = (InSystemMessage(max_tokens=size, heading="")(None, hits).text for size in (150, 1500))
     assert 0 < small.count("Tea number") < large.count("Tea number")
-    assert InSystemMessage(max_tokens=0)(None, hits) is None
+    for policy in (InSystemMessage, partial(InPrompt, "{memories}")):
+        with pytest.raises(InvalidInput, match="max_tokens=0 must be a whole number of at least 1"):
+            policy(max_tokens=0)
 
 
 def test_in_a_prompt(memory) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import subprocess
 import sys
 import threading
@@ -16,7 +17,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import Enum
+from decimal import Decimal
+from enum import Enum, IntEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -42,8 +44,8 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from engramma import Conflict, InvalidInput, Memory
-from engramma.agents import EngrammaStore
-from engramma.agents.items import coarse, passes
+from engramma.agents import EngrammaStore, memory_tools
+from engramma.agents.items import bounds, passes
 from engramma.testing import HashEmbedder, ScriptedChatModel, tool_call
 
 ROOT = Path(__file__).parent.parent
@@ -375,6 +377,7 @@ TASKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+NAN, INF = float("nan"), float("inf")
 FILTERS: list[tuple[dict[str, Any] | None, str]] = [
     (None, "abcde"), ({}, "abcde"), ({"kind": "fact"}, "ab"), ({"kind": "事实"}, "e"), ({"kind": "nothing"}, ""),
     ({"kind": "fact", "score": 3}, "a"), ({"kind": "fact", "score": {"$gt": 3}}, "b"), ({"missing": "x"}, ""),
@@ -391,7 +394,12 @@ FILTERS: list[tuple[dict[str, Any] | None, str]] = [
     ({"tags": [{"$ne": "y"}]}, "be"), ({"by": {"name": "Ana"}}, "ac"), ({"by": {"name": "Ana", "team": {"n": 2}}}, "c"),
     ({"by": {"team": {"n": {"$gt": 1}}}}, "bc"), ({"by": {"$eq": {"name": "Bob", "team": {"n": 2}}}}, "b"), ({"by": {}}, "abc"),
     ({"by": {"name": {"$ne": "Ana"}}}, "b"), ({"by": None}, "e"), ({"by": "Ana"}, "d"), ({"a.b": 7}, "e"),
-    ({"by.name": "Ana"}, ""), ({"é": "é"}, "e"), ({"": None}, "abcde"),
+    ({"by.name": "Ana"}, ""), ({"é": "é"}, "e"), ({"": None}, "abcde"), ({"score": NAN}, ""), ({"kind": INF}, ""),
+    ({"score": {"$ne": NAN}}, "abcde"), ({"score": {"$gt": NAN}}, ""), ({"score": {"$lt": INF}}, "abcde"),
+    ({"score": {"$gte": -INF}}, "abcde"), ({"score": {"$eq": INF}}, ""), ({"score": {"$ne": -INF}}, "abcde"),
+    ({"done": {"$ne": 0}}, "acd"), ({"tags": {"$ne": "x"}}, "abce"), ({"tags": {"$ne": [["x"]]}}, "abcd"), ({"kind": {}}, ""),
+    ({"by": {"$ne": {"name": "Bob", "team": {"n": 2}}}}, "acde"), ({"by": {"team": {"n": {"$ne": 2}}}}, "a"),
+    ({"by": {"team": {"$eq": {"n": 2.0}}}}, "bc"), ({"by": {"team": {"m": None}}}, "abc"), ({"by": {"$eq": {"name": "Ana"}}}, ""),
 ]  # fmt: skip
 
 
@@ -687,18 +695,127 @@ def test_dates_as_iso_texts_compare(ours: Any) -> None:
     assert keys(ours.search(NS, filter={"due": {"$gte": "2026-01-01", "$lt": "2026-03-01"}})) == ["2026-01-05"]
 
 
-def test_what_a_database_leaves_out_never_passes() -> None:
-    """``coarse`` is wider than ``passes``: for numbers its bounds hold whatever passes, for texts too."""
-    signs = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
-    for value, operand, sign in itertools.product(ODD, ODD, signs):
-        if sign not in ("$eq", "$ne") and (isinstance(operand, bool) or not isinstance(operand, int | float | str)):
-            continue
-        if passes(value, {sign: operand}):
-            for bound, edge in coarse({sign: operand}).items():
-                assert value in edge if bound == "$in" else passes(value, {bound: edge})
-    assert [coarse(wanted) for wanted in (5, {"$gt": 4.5}, "a", {"$lt": "b"}, True, {"$ne": 5}, None, [5], {"a": 5})] == [
-        {"$gte": 5, "$lte": 5}, {"$gte": 4}, {"$eq": "a"}, {"$lte": "b"}, {"$in": [True, 1]}, {}, {}, {}, {},
-    ]  # fmt: skip
+def test_edges_of_what_a_database_reads(ours: Any) -> None:
+    """Fractions a hair apart, beside what each operator compares them with."""
+    fractions = [0.1, 0.30000000000000004, 0.3, 1 / 3, 2.9999999999999996, 3.0000000000000004, 1e-320, 1.7976931348623157e308]
+    near = [math.nextafter(one, edge) for one in fractions[:-1] for edge in (-math.inf, math.inf)]
+    every = [*fractions, *near]
+    ours.batch([PutOp(NS, str(number), {"x": value}, index=False) for number, value in enumerate(every)])
+    for wanted, sign in itertools.product(every, ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne")):
+        expected = [str(number) for number, value in enumerate(every) if passes(value, {sign: wanted})]
+        assert keys(ours.search(NS, filter={"x": {sign: wanted}}, limit=100)) == expected, (sign, wanted)
+
+
+LISTED = [["a"], ["a", "b"], ["b", "a"], [["a"]], [1], [True], [1.5], [None], [{"y": 1}], ["a"] * 50]
+NESTED_VALUES: list[Any] = [
+    *ODD, *LISTED, *({"y": value} for value in (*ODD, *LISTED)), {"y": {"z": "a"}}, {'q"': "a"}, {"a.b": 1}, {"b\\": 1},
+    {"y": None, "z": None}, {"z": None}, {"\n": 1}, {"记": {"😀": 1}}, {"": 1}, {"a$": 1}, {"it's [0] %": 1}, {"1": "a"},
+]  # fmt: skip
+FAR_DOWN: Any = None
+for _ in range(90):
+    FAR_DOWN = {"y": FAR_DOWN}
+
+
+class One(IntEnum):
+    ONE = 1
+
+
+SAME: list[dict[str, Any]] = [
+    *({"x": value} for value in (*NESTED_VALUES, *LISTED)), *({"x": {"$ne": value}} for value in NESTED_VALUES),
+    *({"x": {"$eq": value}} for value in NESTED_VALUES), *({"x": {"y": {"$ne": value}}} for value in (*ODD, *LISTED)),
+    {"x": {"y": {"z": {"$ne": "b"}}}}, {"x": [{"$ne": "a"}]}, {"x": [[{"$ne": "b"}]]}, {"x": {"y": [{"y": {"$ne": 2}}]}},
+    {"x": {"$ne": "a", "$eq": ["a"]}}, {"x" * 3000: None}, {"x": FAR_DOWN}, {"x": {"$ne": FAR_DOWN}}, {"x": ["a"] * 40_000},
+    {"x": {"$ne": ["a"] * 40_000}}, {f"x{number}": None for number in range(500)}, {"x": {"$eq": (1,)}}, {"x": {"$ne": (1,)}},
+    {"x": Decimal(1)}, {"x": {"$ne": Decimal(1)}}, {"x": One.ONE}, {"x": 10**5000}, {"x": "\ud800"},
+    {"x": {"$ne": "\ud800"}}, {"x": {"y": "\ud800"}}, {"\ud800": None}, {"x": {"": None}}, {"x": {"y\ud800": 1}},
+    {"x": {"y": "a"}, "text": {"$ne": "b"}}, {"x": {"y": "a"}, "text": "b"}, {f"x{n}": {"$ne": [1] * 27} for n in range(90)},
+]  # fmt: skip
+
+
+def test_each_filter_finds_what_the_store_of_langgraph_finds(ours: Any) -> None:
+    """Side by side over values of all kinds: what is equal, what is not, at the top and further down."""
+    theirs = InMemoryStore()
+    puts = [PutOp(NS, str(number), {"x": value, "text": "a"}) for number, value in enumerate(NESTED_VALUES)]
+    theirs.batch(puts)
+    ours.batch(puts)
+    for wanted in SAME:
+        expected = keys(theirs.search(NS, filter=wanted, limit=1000))
+        assert keys(ours.search(NS, filter=wanted, limit=1000)) == expected, str(wanted)[:99]
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"text": {"$ne": "a"}}, {"text": {"$lt": "Corrected u"}}, {"text": {"$gt": "Corrected t"}}, {"text": "Corrected twice."},
+    {"text": None}, {"text": {"$ne": None}}, {"text": {"$ne": 5}}, {"text": {"$lte": "Corrected."}}, {"corrected": None},
+    {"corrected": "Corrected twice."}, {"corrected": {"$ne": None}}, {"x": {"$ne": "a", "$gte": "a"}}, {"x": [{"$gt": 0}]},
+    {"content": {"$ne": "a"}}, {"content": "A note of Bo's."}, {"content": {"$gte": "A note"}}, {"content": ["A note of Bo's."]},
+    {"content": {"$lt": 5}}, {"content": {"$ne": None}}, {"content": None}, {"content": {"a": None}}, {"content": "\ud800"},
+    {"speaker": {"$ne": "Bo"}}, {"speaker": "Bo"}, {"speaker": None}, {"speaker": {"$gt": "Bn", "$ne": None}}, {"speaker": 5},
+    {"speaker": {"$lte": "Bo"}}, {"context": None}, {"context": {"$ne": "a"}}, {"category": {"$ne": 1}}, {"category": {}},
+    {"tags": ["odd", "x"]}, {"tags": ["x", "odd"]}, {"tags": {"$ne": ["odd", "x"]}}, {"tags": "x"}, {"tags": []}, {"tags": None},
+    {"tags": {"$ne": "x"}}, {"tags": {"$gt": "a"}}, {"tags": [{"$gt": "a"}, "x"]}, {"keywords": {"$ne": None}},
+    {"tags": {"a": None}}, {"x": {True: 1}}, {"x": {"y": {-1: None}}}, {"x": {1: "a"}}, {"x": {"$eq": {1: "a"}}},
+    {"x": {2.5: None}},
+    {"metadata": {"cup": {"size": {"$gt": 1}}}}, {"metadata": {"cup": {"size": {"$ne": 2}}}}, {"metadata": {"item": ["a"]}},
+    {"metadata": None}, {"metadata": {}}, {"metadata": {"a": None}}, {"metadata": {"$ne": {}}}, {"metadata": {"$eq": {}}},
+    {"metadata": {"$ne": {"item": ["a"]}}}, {"metadata": {"w": {"$ne": "a"}}}, {"metadata": "a"}, {"metadata": {"$gt": "a"}},
+    {"other": {"$ne": "x"}}, {"other": "x"}, {"other": {"$gt": 1}}, {"other": ["x"]}, {"other": {"deep": None}}, {"a b": 1},
+    {"metadata": {f"x{n}": {"$ne": [1] * 27} for n in range(90)}},
+]  # fmt: skip
+
+
+def test_each_filter_finds_what_passes(ours: Any) -> None:
+    """Among items as put, items that were corrected by hand, and notes of other parts."""
+    ours.batch([PutOp(NS, str(number), {"x": value, "text": "a"}) for number, value in enumerate(NESTED_VALUES)])
+    for number, note in enumerate(ours.memory.list(space=NS)):
+        if number % 3:
+            content = "Corrected twice." if number % 3 == 1 else note.content.replace("a\n", "Corrected.\n", 1)
+            ours.memory.update(note, content=content)
+    ours.memory.add("A note of Bo's.", space=NS, speaker="Bo", tags=["odd", "x"], metadata={"cup": {"size": 2}, "w": ["a"]})
+    ours.memory.add("A note of nobody's.", space=NS, metadata={"item": ["a"]})
+    ours.memory.add("A bare note.", space=NS)
+    ours.memory.add("A note with a value.", space=NS, metadata={"item": {"value": {"x": ["a"]}}})
+    items = ours.search(NS, limit=1000)
+    said = [item.value.get("text") for item in items]
+    assert len(items) == len(NESTED_VALUES) + 4
+    assert min(map(said.count, ("a", "Corrected twice.", "Corrected."))) > 20
+    for wanted in (*OTHERS, *SAME):
+        passing = [item.key for item in items if all(passes(item.value.get(name), one) for name, one in wanted.items())]
+        assert keys(ours.search(NS, filter=wanted, limit=1000)) == passing, str(wanted)[:99]
+
+
+DECIDED: list[dict[str, Any]] = [
+    {"kind": {"$ne": "x"}}, {"n": {"$ne": 5}}, {"n": {"$gt": 5}}, {"half": {"$lt": 0.5}}, {"half": {"$ne": 0.5}},
+    {"half": {"$gt": 0.51}}, {"done": {"$ne": 1}}, {"note": {"$ne": None}}, {"kind": None}, {"by": {"name": {"$ne": "Ana"}}},
+    {"tags": ["c"]}, {"tags": ["a", "c"]}, {"tags": ["b", "a"]}, {"tags": {"$eq": ["c"]}}, {"tags": {"$ne": ["a", "b"]}},
+    {"kind": []}, {"by": {"name": "Bob"}}, {"by": {"n": {"$gt": 3}}}, {"by": {"$eq": {"name": "Bob"}}},
+    {"by": {"$ne": {"name": "Ana", "n": 2}}}, {"other": "x"}, {"other": {"$gt": 1}}, {"种类": "x"},
+    {"by": {"name": "Ana", "n": {"$lt": 2}}}, {"two words": {"$eq": 1}},
+]  # fmt: skip
+OF_NOTES: list[dict[str, Any]] = [
+    {"kind": "x"}, {"kind": {"$gt": 3}}, {"tags": ["zz"]}, {"tags": "b"}, {"tags": {"$ne": ["b"]}}, {"speaker": "Cy"},
+    {"speaker": {"$ne": "Bo"}}, {"speaker": None}, {"metadata": {"cup": 2}}, {"metadata": {"cup": {"$ne": 1}}},
+    {"metadata": {"$ne": {"cup": 1}}}, {"content": "Nobody says this."}, {"content": {"$gt": "J"}},
+    {"content": {"$ne": "I like tea."}}, {"content": 5}, {"keywords": "tea"}, {"keywords": []},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", DECIDED, ids=repr)
+def test_what_the_database_decides_of_items(ours: Any, wanted: dict[str, Any]) -> None:
+    """Of what does not pass nothing is read."""
+    value = {"kind": "x", "n": 5, "half": 0.5, "done": True, "note": None, "tags": ["a", "b"], "by": {"name": "Ana", "n": 2}}
+    ours.batch([PutOp(NS, "one", value), PutOp(NS, "two", value | {"n": 5.0})])
+    assert len(ours.memory.list(space=NS, where={"$and": [bounds({"kind": "x"})]})) == 2
+    assert ours.memory.list(space=NS, where={"$and": [bounds(wanted)]}) == []
+    assert ours.search(NS, filter=wanted) == ours.search(NS, filter=wanted, query="tea") == []
+
+
+@pytest.mark.parametrize("wanted", OF_NOTES, ids=repr)
+def test_what_the_database_decides_of_notes(ours: Any, wanted: dict[str, Any]) -> None:
+    note = ours.memory.add("I like tea.", space=NS, speaker="Bo", metadata={"cup": 1})
+    ours.memory.update(note, tags=["b"])
+    assert len(ours.memory.list(space=NS, where={"$and": [bounds({"speaker": "Bo", "tags": ["b"]})]})) == 1
+    assert ours.memory.list(space=NS, where={"$and": [bounds(wanted)]}) == []
+    assert ours.search(NS, filter=wanted) == ours.search(NS, filter=wanted, query="tea") == []
 
 
 @pytest.mark.parametrize(
@@ -801,9 +918,47 @@ def test_other_nonsense(ours: Any) -> None:
     for index in ("text", True, 5, [1]):
         with pytest.raises(InvalidInput, match="index="):
             ours.put(NS, "k", {"a": 1}, index=index)
-    for settings in ({"index": {"dims": 3}}, {"index": {"embed": embed}}, {"index": {"fields": "text"}}, {"min_relevance": 2}):
-        with pytest.raises(InvalidInput):
-            EngrammaStore(ours.memory, **settings)
+
+
+BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"index": {"dims": 3}}, "own embedder"), ({"index": {"fields": ["a"], "embed": embed}}, "only 'fields'"),
+    ({"index": {"fields": "text"}}, "index='text'"), ({"index": {"field": ["text"]}}, "no 'field': its keys are fields"),
+    ({"index": ["text"]}, "index=.* is not a dict"), ({"min_relevance": 2}, "relevance=2"), ({"ttl": 60}, "ttl=60.*default_ttl"),
+    ({"ttl": {"default": 60}}, "ttl has no 'default': its keys are default_ttl, sweep_interval_minutes, refresh_on_read"),
+    ({"ttl": {"default_ttl": "60"}}, "default_ttl='60'.*minutes"), ({"ttl": {"default_ttl": True}}, "default_ttl=True"),
+    ({"ttl": {"default_ttl": 0}}, "default_ttl=0"), ({"ttl": {"sweep_interval_minutes": NAN}}, "sweep_interval_minutes=nan"),
+    ({"ttl": {"sweep_interval_minutes": -1}}, "interval_minutes=-1"), ({"ttl": {"refresh_on_read": "no"}}, "on_read='no'"),
+    ({"ttl": {"refresh_on_read": None}}, "refresh_on_read=None"), ({"ttl": {1: 2}}, "ttl has no 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS, ids=[message for _, message in BAD_SETTINGS])
+def test_settings_that_make_no_sense(memory: Memory, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        EngrammaStore(memory, **settings)
+
+
+@pytest.mark.parametrize(
+    "given", ["memory.db", Path("memory.db"), None, InMemoryStore(), Memory], ids=lambda one: type(one).__name__
+)
+def test_what_is_no_memory(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"memory=.*Memory\.open\('memory\.db'\)"):
+        EngrammaStore(given)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_settings_that_say_nothing(memory: Memory) -> None:
+    nothing: list[Any] = [
+        {"ttl": {}},
+        {"ttl": {"default_ttl": None, "omit_expired": False}},
+        {"index": {}},
+        {"index": {"fields": []}},
+    ]
+    for settings in nothing:
+        store = EngrammaStore(memory, **settings)
+        store.put(NS, "k", {"text": "bicycle"})
+        assert keys(store.search(NS, query="bicycle")) == ["k"]
 
 
 def test_tuples_come_back_as_lists(ours: Any) -> None:
@@ -834,6 +989,34 @@ def test_the_path_of_all_there_is(memory: Memory) -> None:
     EngrammaStore(memory, index={"fields": ["$"]}).put(NS, "title", NESTED)
     scores = [item.score or 0 for item in store.search(NS, query="violin lessons")]
     assert scores[1] > scores[0] / 2
+
+
+def test_pages_of_what_the_database_cannot_tell_apart(ours: Any) -> None:
+    """A name that no path of a database can hold; what passes lies wide apart."""
+    puts = [{"text": f"number{number}", 'a "way"': number % 7} for number in range(700)]
+    ours.batch([PutOp(NS, f"k{number}", value, index=False) for number, value in enumerate(puts)])
+    wanted = [f"k{number}" for number in range(0, 700, 7)]
+    for size in (1, 30, 150):
+        for start in range(0, 120, max(size, 29)):
+            found = ours.search(NS, filter={'a "way"': 0}, limit=size, offset=start)
+            assert keys(found) == wanted[start : start + size]
+
+
+@pytest.mark.parametrize("passing", [0, 5, 120, 250])
+@pytest.mark.parametrize("name", ["way", 'a "way"'])
+def test_pages_of_a_query_with_a_filter(ours: Any, passing: int, name: str) -> None:
+    """Few or many that pass, told by the database or not: pages do not overlap; what is not ranked comes last."""
+    puts = [{"text": f"bicycle number{number}", name: "a" if number < passing else "b"} for number in range(300)]
+    ours.batch([PutOp(NS, f"k{n}", value, index=None if n % 5 else False) for n, value in enumerate(puts)])
+    for query in ("bicycle number3", "nothing alike"):
+        whole = ours.search(NS, query=query, filter={name: "a"}, limit=1000)
+        assert sorted(keys(whole)) == sorted(f"k{number}" for number in range(passing))
+        ranked = [item.score is not None for item in whole]
+        assert ranked == [True] * (passing - passing // 5) + [False] * (passing // 5)
+        starts = range(0, passing, 9)
+        pages = [names(ours.search(NS, query=query, filter={name: "a"}, limit=9, offset=start)) for start in starts]
+        assert [*itertools.chain(*pages)] == names(whole)
+    assert keys(ours.search(NS, query="bicycle number3", filter={name: "a"}, limit=1)) == (["k3"] if passing else [])
 
 
 def test_pages_with_items_that_are_not_ranked(ours: Any) -> None:
@@ -1206,20 +1389,66 @@ def test_a_note_with_other_metadata_of_that_name(ours: Any) -> None:
     assert len(ours.search(NS, query="sentence", filter={"content": {"$gt": "A"}})) == 4
 
 
-def test_an_item_corrected_by_hand(ours: Any) -> None:
-    """Where the text is one field alone, the field shows the correction; else the value is what was put."""
-    ours.put(NS, "field", {"text": "I live in Lyon.", "n": 1}, index=["text"])
-    ours.put(NS, "all", {"text": "I live in Lyon.", "n": 1})
-    for note in ours.memory.list(space=NS):
-        ours.memory.update(note, content="I live in Berlin.")
-    assert ours.get(NS, "field").value == {"text": "I live in Berlin.", "n": 1}
-    assert ours.get(NS, "all").value == {"text": "I live in Lyon.", "n": 1}
-    for query in (None, "Berlin"):
-        assert keys(ours.search(NS, filter={"text": "I live in Berlin."}, query=query)) == ["field"]
-        assert keys(ours.search(NS, filter={"text": {"$lt": "I live in C"}}, query=query)) == ["field"]
-        assert keys(ours.search(NS, filter={"text": "I live in Lyon."}, query=query)) == ["all"]
-    ours.put(NS, "field", {"text": "I live in Rome."})
-    assert ours.get(NS, "field").value == {"text": "I live in Rome."}
+PET = {"data": "I have a cat named Milo.", "kind": "pet"}
+REX = "I have a dog named Rex."
+MILO = {"text": "我有一只猫。\n它叫米洛。", "tags": ["cat", "猫"], "by": {"name": "Ana", "team": {"n": 1}}, "on": "a\nb"}
+TWO = {"data": "A cat.", "text": "Milo."}
+CORRECTIONS: list[tuple[Any, Any, str, Any]] = [
+    (PET, ["data"], REX, PET | {"data": REX}),
+    (PET, None, REX, PET | {"data": REX}),
+    (PET, None, f"{REX}\nkind: pet", PET | {"data": REX}),
+    (PET, None, f"{REX}\nkind: pet\n", PET | {"data": REX}),
+    (PET, None, f"{REX}\nHe barks.\nkind: pet", PET | {"data": f"{REX}\nHe barks."}),
+    (PET, None, f"{REX}\n\nHe barks.", PET | {"data": f"{REX}\n\nHe barks."}),
+    (PET, None, f"{REX}\nHe is kind: very.", PET | {"data": f"{REX}\nHe is kind: very."}),
+    (PET, None, f"{REX}\nkind: dog", PET | {"corrected": f"{REX}\nkind: dog"}),
+    (PET, None, "kind: pet", PET | {"corrected": "kind: pet"}),
+    (PET, None, "I have a cat named Milo.\nkind: pet", PET),
+    (PET, False, "I like cats.", PET | {"corrected": "I like cats."}),
+    (PET, ["kind", "data"], f"pet\n{REX}", PET | {"data": REX}),
+    (PET, ["kind", "data"], REX, PET | {"data": REX}),
+    (PET, ["kind", "data"], f"dog\n{REX}", PET | {"data": f"dog\n{REX}"}),
+    ({"kind": "pet", "content": {"content": "A cat."}}, None, f"{REX}\nkind: pet", {"kind": "pet", "content": {"content": REX}}),
+    ({"by": {"name": "Ana"}}, ["by.name"], "Bo", {"by": {"name": "Bo"}}),
+    (MILO, None, "我有一只狗。", MILO | {"text": "我有一只狗。"}),
+    (MILO, None, "我有一只狗。\ntags: cat, 猫\nby.name: Ana\nby.team.n: 1\non: a\nb", MILO | {"text": "我有一只狗。"}),
+    (MILO, None, "我有一只狗。\n它叫米洛。\nby.name: Bo", MILO | {"corrected": "我有一只狗。\n它叫米洛。\nby.name: Bo"}),
+    ({"n": 1, "kind": "pet"}, None, REX, {"n": 1, "kind": "pet", "corrected": REX}),
+    (TWO, None, REX, TWO | {"corrected": REX}),
+    ({"data": ["A cat.", "Milo."], "n": 1}, None, REX, {"data": ["A cat.", "Milo."], "n": 1, "corrected": REX}),
+    ({"data": "A cat.", "all": [{"text": "M."}]}, None, REX, {"data": "A cat.", "all": [{"text": "M."}], "corrected": REX}),
+    ({"data": 5, "kind": "pet"}, None, REX, {"data": 5, "kind": "pet", "corrected": REX}),
+    ({"data": "", "kind": "pet"}, None, REX, {"data": "", "kind": "pet", "corrected": REX}),
+    ({}, None, REX, {"corrected": REX}),
+    (TWO | {"corrected": True}, None, REX, TWO | {"corrected": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("put", "index", "content", "value"), CORRECTIONS)
+def test_an_item_corrected_by_hand(ours: Any, put: Any, index: Any, content: str, value: Any) -> None:
+    """The field that the correction is of shows it, else it stands beside the others; filters see it, a put ends it."""
+    ours.put(NS, "k", put, index=index)
+    [note] = ours.memory.list(space=NS)
+    ours.memory.update(note, content=content)
+    [found] = ours.search(NS, query=content)
+    assert ours.get(NS, "k").value == found.value == value
+    for name, inner in value.items():
+        for query in (None, content):
+            assert keys(ours.search(NS, filter={name: inner}, query=query)) == ["k"]
+            assert ours.search(NS, filter={name: {"$ne": inner}}, query=query) == []
+    before = {name: inner for name, inner in put.items() if value[name] != inner}
+    assert not before or ours.search(NS, filter=before) == []
+    ours.put(NS, "k", put, index=index)
+    assert ours.get(NS, "k").value == put
+
+
+def test_a_revert_takes_a_correction_back(ours: Any) -> None:
+    ours.put(NS, "pet", PET)
+    tools = {one.name: one for one in memory_tools(ours.memory, space=lambda run: NS)}
+    tools["update_memory"].invoke({"note_id": ours.memory.list(space=NS)[0].id, "content": REX})
+    assert ours.get(NS, "pet").value == PET | {"data": REX}
+    ours.memory.revert(ours.memory.log(space=NS, limit=1)[0])
+    assert ours.get(NS, "pet").value == PET
 
 
 def test_other_changes_by_hand_leave_the_value(ours: Any) -> None:

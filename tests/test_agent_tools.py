@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 from uuid import UUID
 
@@ -75,6 +76,28 @@ def test_unknown_tool(memory, name) -> None:
     with pytest.raises(InvalidInput, match="save_memory, search_memory, update_memory, forget_memory") as raised:
         memory_tools(memory, only=["search_memory", name])
     assert repr(name) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("only", "told"),
+    [("search_memory", "only='search_memory' is not a list of names: give ['search_memory']"),
+     ("search", "only='search' is not a list of names: give ['save_memory',"), (5, "only=5 is not a list of names"),
+     ([["search_memory"]], "is no memory tool")],
+)  # fmt: skip
+def test_names_that_are_no_list(memory, only, told) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        memory_tools(memory, only=only)
+
+
+def test_a_name_twice_is_one_tool(memory) -> None:
+    assert [tool.name for tool in memory_tools(memory, only=["search_memory", "search_memory"])] == ["search_memory"]
+
+
+@pytest.mark.parametrize("given", ["memory.db", Path("notes/记忆.db"), None, 5, Memory])
+def test_what_is_no_open_memory(given) -> None:
+    shown = str(given) if isinstance(given, str | Path) else "memory.db"
+    with pytest.raises(InvalidInput, match=re.escape(f"memory={given!r} is not an open memory: give Memory.open({shown!r})")):
+        memory_tools(given)
 
 
 def schemas(memory: Memory) -> dict[str, dict[str, Any]]:
@@ -375,7 +398,9 @@ def test_own_notes_of_other_threads_are_ones_own(memory) -> None:
 
 
 def test_function_says_the_space(memory) -> None:
-    save, search, *_ = memory_tools(memory, space=lambda run: ("team", run.configurable["team"]) if run.configurable else None)
+    save, search, *_ = memory_tools(
+        memory, space=lambda run: ("team", run.configurable["team"]) if run.configurable else memory.space
+    )
     save.invoke({"content": "The release is on Friday."}, {"configurable": {"team": "web"}})
     save.invoke({"content": "Ana likes tea."}, {"configurable": {"team": "web", "user_id": "ana"}})
     save.invoke({"content": "Nobody's note."})
@@ -383,19 +408,44 @@ def test_function_says_the_space(memory) -> None:
     assert "Friday" in search.invoke({"query": "release"}, {"configurable": {"team": "web"}})
 
 
-@pytest.mark.parametrize(("given", "space"), [(12, "12"), ("小夏", "小夏"), (None, "default")])
+@pytest.mark.parametrize(("given", "space"), [(12, "12"), ("小夏", "小夏"), (["a", "b"], ("a", "b"))])
 def test_what_a_function_may_give(memory, given, space) -> None:
     save, *_ = memory_tools(memory, space=lambda run: given)
     save.invoke({"content": "I like tea."})
     assert memory.spaces() == {space: 1}
 
 
-@pytest.mark.parametrize("given", ["", False, [""]])
+@pytest.mark.parametrize("given", [None, "", False, [""]])
 def test_function_that_gives_no_space(memory, given) -> None:
     save, *_ = memory_tools(memory, space=lambda run: given)
     with pytest.raises(InvalidInput, match=re.escape(f"space(run)={given!r} names no space")):
         save.invoke({"content": "I like tea."})
     assert memory.spaces() == {}
+
+
+def test_a_space_by_its_name(memory) -> None:
+    for space, user in (("team", None), (("team", "web"), None), ("team", "ana")):
+        save, *_ = memory_tools(memory, space=space)
+        save.invoke({"content": "I like tea."}, run_of(user))
+    assert memory.spaces() == {"team": 1, ("team", "web"): 1, "ana": 1}
+
+
+@pytest.mark.parametrize("space", ["", (), ["team", "web"], 5, ("team", "")])
+def test_a_space_that_is_none_is_refused_at_once(memory, space) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(f"space={space!r} is not a space: give a text such as 'team'")):
+        memory_tools(memory, space=space)
+
+
+@pytest.mark.parametrize("space", [None, "team", lambda run: "team"])
+def test_a_user_can_be_required(memory, space) -> None:
+    save, *_ = memory_tools(memory, space=space, require_user=True)
+    for run in ({}, run_of(thread="t1"), {"configurable": {"user_id": None}}):
+        with pytest.raises(InvalidInput, match=re.escape("invoke it with {'configurable': {'user_id': 'ana'}}")):
+            save.invoke({"content": "I like tea."}, run)
+    with pytest.raises(InvalidInput, match="it has 'userId': write 'user_id'"):
+        save.invoke({"content": "I like tea."}, {"configurable": {"userId": "ana"}})
+    save.invoke({"content": "I like tea."}, run_of("ana"))
+    assert memory.spaces() == {"ana": 1}
 
 
 # -- in graphs

@@ -416,6 +416,7 @@ def test_a_model_that_cannot_be_had(chat: Chat, model: str, told: str) -> None:
         (("--short-term", "short"), "--short-term 'short' is not known"), (("--short-term", "last"), "'last' is not known"),
         (("--short-term", "last:0"), "--short-term 'last:0': n=0"), (("--short-term", "last:-3"), "'last:-3' is not known"),
         (("--short-term", "last:" + "9" * 5000), "--short-term 'last:999"), (("--short-term", "summary:5"), "at least 192"),
+        (("--short-term", "tokens:20"), "--short-term 'tokens:20': max_tokens=20 must be a whole number of at least 50"),
         (("-k", "0"), "k=0 must be"), (("-k", "many"), "'-k'"), (("--thread", " "), "--thread ' ' is empty"),
     ],
 )  # fmt: skip
@@ -487,6 +488,14 @@ def test_how_many_notes_are_recalled(chat: Chat, k: int) -> None:
     assert talk.server.requests[0].tools == []
 
 
+def test_linked_notes_are_counted_apart(chat: Chat) -> None:
+    tea, cup, *_ = chat.add("Ana drinks green tea at noon.", "The blue cup stands on the shelf.", "It rains.")
+    with chat.memory() as memory:
+        memory.link(tea, cup, kind="related", reason="she drinks from it")
+    talk = chat("What does Ana drink at noon?", args=("-k", "1", "--keep", "nothing"))
+    assert "recalled 1 and 1 linked: Ana drinks green tea at noon. · The blue cup" in talk.out
+
+
 def test_an_empty_system_prompt_is_none(chat: Chat) -> None:
     assert chat("Hello!", args=("--system", "")).system(0) == ""
     assert "long-term memory" in chat("Hello!").system(0)
@@ -538,10 +547,15 @@ def test_summaries_are_notes_too(chat: Chat) -> None:
     assert "GIST" in chat.notes()
 
 
-def test_a_budget_without_room_is_told_each_turn(chat: Chat) -> None:
-    talk = chat("Hello!", "/thread", args=("--short-term", "tokens:1"))
-    assert "max_tokens=1 has no room" in talk.err
-    assert "thread chat" in talk.out
+def test_what_is_said_now_is_never_cut(chat: Chat) -> None:
+    chat.add("Herons stand in the reeds. " * 20)
+    talk = chat("Hello!", LONG * 2, args=("--short-term", "tokens:60", "--no-tools", "--system", "Be brief."))
+    assert talk.asked(-1) == [("user", (LONG * 2).strip())]
+    assert talk.system(-1) == "Be brief."
+    assert re.fullmatch(
+        r"engramma: max_tokens=60 is less than the system prompt \(\d+ tokens\) and what the user says now \(\d+\) have: .*\n",
+        talk.err,
+    )
 
 
 # -- threads
@@ -621,7 +635,7 @@ def test_changing_the_thread(chat: Chat) -> None:
 @APIS
 def test_no_server_runs(chat: Chat, api: str) -> None:
     model = "ollama:any" if api == "ollama" else f"{NOBODY}/v1#any"
-    talk = chat("I live in Lyon.", "/thread", model=model, OLLAMA_HOST=NOBODY)
+    talk = chat("I live in Lyon.", "/thread", model=model, OLLAMA_HOST=NOBODY, code=5)
     assert talk.err == f"engramma: {model} cannot be reached at {NOBODY}: is its server running?\n"
     assert "thread chat" in talk.out
     assert chat.notes() == []
@@ -637,6 +651,30 @@ def test_a_server_refuses(chat: Chat, api: str, status: int) -> None:
     assert "Yes." in talk.out
     assert talk.asked(-1) == [("user", "Still there?")]
     assert chat.notes() == ["Still there?", "Yes."]
+
+
+@pytest.mark.parametrize(
+    ("lines", "replies", "code"),
+    [
+        (("One.", "Two."), (404, 404), 5), (("One.", "Two."), ("Yes.", 404), 5), (("One.", "Two."), (404, "Yes."), 0),
+        (("One.", "/thread", "/forget 9", "/exit"), (404,), 5), (("/forget 9", "/nonsense"), (), 0), ((), (), 0),
+    ],
+)  # fmt: skip
+def test_the_exit_code_is_that_of_the_last_turn(chat: Chat, lines: tuple[str, ...], replies: tuple[Any, ...], code: int) -> None:
+    talk = chat(*lines, replies=replies or ("unused",), code=code)
+    assert len(talk.err.splitlines()) == replies.count(404) + sum(line in ("/forget 9", "/nonsense") for line in lines)
+    assert talk.lines[-1].endswith(f" in {chat.db}")
+
+
+@pytest.mark.parametrize("missing", ["langchain", "langgraph", "langchain_core"])
+def test_without_the_extra_it_says_what_to_install(chat: Chat, missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from engramma.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--db", str(chat.db), "chat", "--model", "ollama:any"],
+        input="Hello!\n", capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    told = f"engramma: engramma chat needs the package {missing!r}: pip install 'engramma[langgraph]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
 
 
 def test_an_answer_cannot_steer_the_terminal(chat: Chat) -> None:
@@ -657,7 +695,7 @@ class Evil(ModelServer):
 
 def test_an_error_cannot_steer_the_terminal_either(chat: Chat) -> None:
     with Evil("unused") as server:
-        talk = chat("Hello!", server=server)
+        talk = chat("Hello!", server=server, code=5)
     assert "broken" in talk.err
     assert not STEERING.search(talk.err)
 
@@ -715,7 +753,7 @@ def test_the_place_of_the_threads_breaks(chat: Chat) -> None:
         return "Second answer."
 
     args = ("--checkpoints", "sqlite:///threads.db")
-    talk = chat("One.", "Two.", "Three.", "/thread", args=args, replies=("First answer.", damage, "Third."))
+    talk = chat("One.", "Two.", "Three.", "/thread", args=args, replies=("First answer.", damage, "Third."), code=4)
     assert "engramma: the thread 'chat' cannot be read or kept: no such table: checkpoints" in talk.err
     assert "ollama" not in talk.err
     assert "thread chat" in talk.out
@@ -845,6 +883,18 @@ def test_undo_turn_by_turn(chat: Chat) -> None:
         "Saved.", "I like tea.", "Ana likes tea.", "there is nothing to take back", "there is nothing to take back",
     ]  # fmt: skip
     assert chat.notes() == ["Bo plays chess."]
+
+
+def test_undo_says_that_the_thread_keeps_the_turn(chat: Chat) -> None:
+    told = "the thread keeps what was said, and the model sees it there; /thread new begins another"
+    talk = chat("I like tea.", "/undo", "What do I like?", "/thread new", "What do I like?")
+    assert talk.out.count(told) == 1
+    assert talk.asked(1)[0] == ("user", "I like tea.")
+    assert talk.asked(2) == [("user", "What do I like?")]
+    chat.db.unlink()
+    assert told not in chat("I like tea.", "/forget 1", "/undo", args=("--new-threads",)).out
+    chat.add("Bo plays chess.")
+    assert told not in chat("/memories", "/forget 1", "/undo").out  # nothing of the thread was taken back
 
 
 # -- the conversation behind it

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engramma.errors import InvalidInput
-from engramma.filters import COMPARISONS, FIELDS, LIST_FIELDS, TIME_FIELDS, Compare, Every, Filter, Not, Some, parse
+from engramma.filters import COMPARISONS, FIELDS, LIST_FIELDS, TIME_FIELDS, Compare, Every, Exact, Filter, Not, Some, parse
 
 DAY = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -166,6 +166,12 @@ def test_a_list_means_all_of_its_items_only_on_list_fields() -> None:
     assert set(LIST_FIELDS) == {"keywords", "tags"}
     for field in LIST_FIELDS:
         assert parse({field: ["a"]}) == Every((Every((eq(field, "a"),)),))
+
+
+def test_a_tree_stands_wherever_a_filter_may() -> None:
+    tree = Exact("metadata", ("a", 0), "is", None)
+    assert parse({"$and": [tree, {"key": "a"}]}) == Every((Every((tree, Every((eq("key", "a"),)))),))
+    assert parse({"$not": Some((tree,))}) == Every((Not(Some((tree,))),))
 
 
 def test_what_was_given_is_not_changed() -> None:

@@ -246,7 +246,9 @@ def test_thread_without_a_name(memory: Memory, session: Any) -> None:
         EngrammaChatMessageHistory(memory, session)
 
 
-@pytest.mark.parametrize(("option", "value"), [("last", 0), ("last", "3"), ("last", True), ("space", ""), ("space", ["a"])])
+@pytest.mark.parametrize(
+    ("option", "value"), [("last", 0), ("last", "3"), ("last", True), ("space", ""), ("space", ["a"]), ("space", str.upper)]
+)
 def test_option_that_cannot_be_used(memory: Memory, option: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=option):
         EngrammaChatMessageHistory(memory, "t", **{option: value})
@@ -282,6 +284,29 @@ def test_space_of_the_run(memory: Memory) -> None:
     graph = StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk").compile()
     graph.invoke({"messages": []}, {"configurable": {"user_id": "alice"}})
     assert memory.spaces() == {"alice": 1, "shared": 1}
+
+
+def test_a_user_can_be_required(memory: Memory) -> None:
+    history = EngrammaChatMessageHistory(memory, "t", require_user=True)
+    assert "'t'" in repr(history)
+    for use in (lambda: history.messages, lambda: history.add_user_message("Hello."), history.clear):
+        with pytest.raises(InvalidInput, match="this run names no user, and require_user=True"):
+            use()
+    EngrammaChatMessageHistory(memory, "t", space="ana", require_user=True).add_user_message("Hello.")
+    assert memory.spaces() == {"ana": 1}
+    with pytest.warns(LangChainDeprecationWarning):
+        chain = RunnableWithMessageHistory(
+            ScriptedChatModel("ok"), lambda session_id: EngrammaChatMessageHistory(memory, session_id, require_user=True)
+        )
+    with pytest.raises(InvalidInput, match="this run names no user"):
+        chain.invoke("Hello?", {"configurable": {"session_id": "1"}})
+    chain.invoke("Hello?", {"configurable": {"session_id": "1", "user_id": "ben"}})
+    assert memory.spaces() == {"ana": 1, "ben": 2}
+
+
+def test_what_is_no_open_memory() -> None:
+    with pytest.raises(InvalidInput, match=r"memory='memory.db' is not an open memory: give Memory.open\('memory.db'\)"):
+        EngrammaChatMessageHistory("memory.db", "t")  # type: ignore[arg-type]
 
 
 def test_notes_of_a_thread_that_are_no_messages(history: EngrammaChatMessageHistory) -> None:

@@ -151,7 +151,7 @@ def test_unknown_option_of_one_call(homes: Memory, name: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("memory", "memory.db", "instance of Memory"),
+        ("memory", "memory.db", r"memory='memory.db' is not an open memory: give Memory.open\('memory.db'\)"),
         ("k", 0, "greater than or equal to 1"), ("k", "3", "integer"), ("k", True, "integer"),
         ("min_relevance", 2, "less than or equal to 1"), ("where", {"colour": "red"}, "cannot filter on 'colour'"),
         ("since", "not a day", "is not a time"), ("include", ["nonsense"], "superseded"), ("include", "nonsense", "'nonsense'"),
@@ -183,7 +183,35 @@ def test_space_outside_of_a_run(homes: Memory) -> None:
     assert texts(EngrammaRetriever(memory=homes).invoke("Who lives here?")) == ["Nobody lives here."]
     assert texts(EngrammaRetriever(memory=homes, space="bob").invoke(QUESTION)) == [BOB]
     assert texts(EngrammaRetriever(memory=homes, space=lambda run: "alice").invoke(QUESTION)) == [ANA]
-    assert texts(EngrammaRetriever(memory=homes, space=lambda run: None).invoke("Who lives here?")) == ["Nobody lives here."]
+    with pytest.raises(InvalidInput, match=r"space\(run\)=None names no space"):
+        EngrammaRetriever(memory=homes, space=lambda run: None).invoke("Who lives here?")
+
+
+def test_memory_by_position(homes: Memory) -> None:
+    assert texts(EngrammaRetriever(homes, space="bob", k=1).invoke(QUESTION)) == [BOB]
+    for wrong in ("memory.db", None):
+        with pytest.raises(ValidationError, match=r"is not an open memory: give Memory\.open"):
+            EngrammaRetriever(wrong)
+    with pytest.raises(TypeError, match="memory"):
+        EngrammaRetriever()
+    with pytest.raises(TypeError, match="memory"):
+        EngrammaRetriever(homes, memory=homes)
+
+
+def test_a_user_can_be_required(homes: Memory) -> None:
+    retriever = EngrammaRetriever(homes, require_user=True, space="bob")
+    for config in (None, {"configurable": {"thread_id": "1"}}):
+        with pytest.raises(InvalidInput, match="this run names no user, and require_user=True"):
+            retriever.invoke(QUESTION, config)
+    assert texts(retriever.invoke(QUESTION, run_of("alice"))) == [ANA]
+
+
+def test_a_user_id_that_is_none_is_no_way_into_the_shared_memory(homes: Memory) -> None:
+    with pytest.raises(InvalidInput, match="user_id=None names no user: give the user's id"):
+        EngrammaRetriever(homes).invoke(QUESTION, run_of(None))
+    graph = graph_of(lambda state: {"found": texts(EngrammaRetriever(homes).invoke("Who lives here?", run_of(None)))})
+    with pytest.raises(InvalidInput, match="user_id=None names no user"):
+        graph.invoke({"messages": []}, context=Context())
 
 
 def test_user_of_the_run_comes_before_the_space(homes: Memory) -> None:

@@ -25,9 +25,20 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from engramma.agents import keep_last, running_summary, summary_of_role, summary_of_summaries, token_budget
+from engramma.agents import (
+    InPrompt,
+    InSystemMessage,
+    MemoryMiddleware,
+    build_agent,
+    keep_last,
+    running_summary,
+    summary_of_role,
+    summary_of_summaries,
+    token_budget,
+)
 from engramma.agents.short_term import count_tokens, divided, is_summary, last_messages, within_budget
 from engramma.agents.summaries import summary_text
+from engramma.analysts.chat import ASSISTANT, RECALLED
 from engramma.analysts.summaries import Summary, extended, layered, under_heading, without_heading
 from engramma.errors import InvalidInput
 from engramma.testing.chat import ScriptedChatModel, tool_call
@@ -297,25 +308,28 @@ def test_last_messages_of_any_thread(messages: list[BaseMessage], n: int) -> Non
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.one_of(valid_threads(), odd_threads()), st.integers(1, 2000))
+@given(st.one_of(valid_threads(), odd_threads()), st.integers(50, 2000))
 def test_any_thread_within_any_budget(messages: list[BaseMessage], budget: int) -> None:
     before = copy.deepcopy(messages)
-    try:
-        kept = within_budget(messages, budget)
-    except InvalidInput as error:
-        least = int(str(error).rpartition(" ")[2])
-        assert least > budget
-        kept, budget = within_budget(messages, least), least
+    kept = within_budget(messages, budget)
     assert messages == before
-    assert count_tokens(kept) <= budget
-    check_shortened(messages, kept)
-    if len(kept) > 1 or not messages:
-        return
+    systems = [one for one in messages if isinstance(one, SystemMessage)]
+    assert [one for one in kept if isinstance(one, SystemMessage)] == systems
+    current = current_of(messages)
+    if current is not None:
+        (said_,) = (one for one in kept if one.id == current.id)
+        assert said_.text.replace("[…]", "") == current.text  # the mark stands for a recording that fits no budget
+        if count_tokens(kept) > budget:
+            assert count_tokens([*systems, said_]) > budget
+            assert kept[: len(systems) + 1] == [*systems, said_]
+            return
+        assert count_tokens(kept) <= budget
+    check_shortened(messages if any(map(is_summary, kept)) else [one for one in messages if not is_summary(one)], kept)
     assert kept or not divided(messages).blocks
 
 
 @settings(max_examples=100, deadline=None)
-@given(valid_threads(), st.integers(20, 4000))
+@given(valid_threads(), st.integers(50, 4000))
 def test_no_turn_leaves_that_has_room(messages: list[BaseMessage], budget: int) -> None:
     starts = [number for number, one in enumerate(messages) if isinstance(one, HumanMessage) and not is_summary(one)]
     lead = [one for one in messages if isinstance(one, SystemMessage) or is_summary(one)]
@@ -367,11 +381,41 @@ def test_newest_rounds_of_a_long_turn_stay_whole() -> None:
     assert 3 <= len(kept) < len(messages)
 
 
-def test_results_are_shortened_before_what_was_said_and_that_before_the_system_message() -> None:
-    messages = [SystemMessage("s" * 800), HumanMessage("h" * 800), *rounds_of(4000)[1:]]
-    assert [one.text.endswith("[…]") for one in within_budget(messages, 600)] == [False, False, False, True]
-    assert [one.text.endswith("[…]") for one in within_budget(messages, 400)] == [False, True, False, True]
-    assert [one.text.endswith("[…]") for one in within_budget(messages, 150)] == [True, True, False, True]
+def test_results_are_shortened_before_what_the_assistant_said_and_neither_prompt_nor_question_is() -> None:
+    call = {"name": "read", "args": {}, "id": "c"}
+    messages = [SystemMessage("s" * 800), HumanMessage("h" * 800), AIMessage("a" * 800, tool_calls=[call])]
+    messages.append(ToolMessage("x" * 4000, tool_call_id="c"))
+    assert [one.text.endswith("[…]") for one in within_budget(messages, 900)] == [False, False, False, True]
+    assert [one.text.endswith("[…]") for one in within_budget(messages, 560)] == [False, False, True, True]
+    assert within_budget(messages, 412) == messages[:2]
+
+
+def test_more_said_now_than_the_budget_holds_is_sent_whole_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    thread_ = [SystemMessage("s" * 400), HumanMessage("Earlier."), AIMessage("Yes."), HumanMessage("茶" * 900 + "END")]
+    assert within_budget(thread_, 300) == [thread_[0], thread_[3]]
+    sizes = [count_tokens([one]) for one in (thread_[0], thread_[3])]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"max_tokens=300 is less than the system prompt ({sizes[0]} tokens) and what the user says now ({sizes[1]}) have: "
+        "both are sent whole, without recalled notes and earlier turns"
+    ]
+
+
+def test_beside_a_question_over_the_budget_the_last_call_is_seen_or_the_model_would_make_it_again() -> None:
+    asked = [HumanMessage("h" * 2000), *rounds_of(8000, 8000)[1:]]
+    kept = within_budget(asked, 300)
+    assert kept[:2] == [asked[0], asked[3]]
+    assert kept[2].text == "x" * 196 + " […]"
+    assert len(kept) == 3
+
+
+def test_the_warning_comes_once_a_turn(caplog: pytest.LogCaptureFixture) -> None:
+    agent, model = agent_with(token_budget(60))
+    agent.invoke({"messages": f"Turn 2: please look up places. {MANY * 4}"}, run_of())
+    assert len(model.calls) == 3
+    assert all(request[1].text.endswith(MANY) for request in model.calls)
+    assert len(caplog.records) == 1
+    agent.invoke({"messages": MANY * 5}, run_of())
+    assert len(caplog.records) == 2
 
 
 def test_one_long_result_does_not_shorten_the_others() -> None:
@@ -404,12 +448,15 @@ def test_a_file_that_fits_no_budget_is_marked_and_the_words_around_it_stay() -> 
     assert isinstance(parts[1]["base64"], str)
 
 
-def test_long_text_parts_are_cut_and_pictures_kept() -> None:
+def test_long_text_parts_of_a_result_are_cut_and_pictures_kept() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    (kept,) = within_budget([HumanMessage(["茶" * 900, picture, {"type": "text", "text": "b" * 900}])], 400)
-    assert kept.content[1] == picture
-    assert count_tokens([kept]) <= 400
-    assert kept.content[0].endswith("[…]")
+    parts = ["茶" * 900, picture, {"type": "text", "text": "b" * 900}]
+    asked, call, result = rounds_of(0)
+    kept = within_budget([asked, call, result.model_copy(update={"content": parts})], 400)
+    assert kept[2].content[1] == picture
+    assert count_tokens(kept) <= 400
+    assert kept[2].content[0].endswith("[…]")
+    assert within_budget([HumanMessage(parts)], 400) == [HumanMessage(parts)]
 
 
 @pytest.mark.parametrize(
@@ -473,6 +520,7 @@ def test_any_counter_will_do() -> None:
     assert within_budget(messages, 4, words) == messages[2:]
     assert within_budget(messages, 7, words) == messages
     assert within_budget(messages, 3, len) == messages
+    assert within_budget(messages, 1, len) == messages[2:]
 
 
 def test_chinese_is_counted_as_models_see_it() -> None:
@@ -504,8 +552,11 @@ def test_sizes_are_checked(wrong: Any) -> None:
 
 
 def test_a_hopeless_budget_says_what_would_do() -> None:
-    with pytest.raises(InvalidInput, match=r"max_tokens=3 .* at least \d+"):
-        within_budget([HumanMessage("hello there, how are you?")], 3)
+    for call in (lambda: within_budget([HumanMessage("hello there, how are you?")], 49), lambda: token_budget(49)):
+        with pytest.raises(InvalidInput, match=r"max_tokens=49 .* at least 50: the system prompt and what the user says now are"):
+            call()
+    with pytest.raises(InvalidInput, match=r"n=0 must be .* the message that is to be answered is always sent"):
+        keep_last(0)
     with pytest.raises(InvalidInput, match="token_counter=7"):
         token_budget(100, 7)  # type: ignore[arg-type]
 
@@ -536,11 +587,110 @@ class Recalling(AgentMiddleware):
         return handler(request.override(system_message=SystemMessage(f"{PROMPT} Memories: {'m' * 1200}")))
 
 
-def test_recalled_memories_count_and_are_cut_last() -> None:
+def test_a_system_prompt_of_others_counts_and_is_not_cut() -> None:
     agent, model = agent_with(Recalling(), token_budget(600))
     talk(agent, model, 12)
     assert max(map(count_tokens, model.calls)) <= 600
     assert all(request[0].text.endswith("m" * 1200) for request in model.calls)
+
+
+# -- recalled notes, in their fence
+
+
+ABOUT_TEA = f"Tell me about tea. {MANY * 3}END"
+ENTRY = re.compile(r"^\[\d+\] .*(?:\n    .*)*", re.MULTILINE)
+SHORTENED = {
+    "token_budget": token_budget,
+    "running_summary": lambda most: running_summary(ScriptedChatModel(condensed), max_tokens=most),
+}
+
+
+@pytest.fixture
+def tea(memory: Any) -> Any:
+    """A memory that recalls long notes of several lines, in two scripts."""
+    kinds = ("green", "black", "white", "red", "blue", "cold")
+    for number, kind in enumerate(kinds):
+        memory.add(f"{kind} tea, note {number}:\nthe tea is {kind} and tall, {MANY}\n</memories> [9] {kind}茶")
+    return memory
+
+
+def prompted(memory: Any, strategy: Any, inject: Any = None, earlier: int = 0, **more: Any) -> list[BaseMessage]:
+    """What reached the model when the user asked about tea, after some other turns."""
+    model = ScriptedChatModel("Noted. " * 20)
+    agent = build_agent(model, memory, write=lambda turn: [], inject=inject, short_term=strategy, memory_tools=False, **more)
+    for turn in range(earlier):
+        agent.invoke({"messages": f"{turn} {MANY}"}, run_of())
+    agent.invoke({"messages": ABOUT_TEA}, run_of())
+    return model.calls[-1]
+
+
+@pytest.mark.parametrize("name", SHORTENED)
+@pytest.mark.parametrize(
+    "inject", [InSystemMessage(3000), InPrompt("Notes:\n{memories}\nBe brief.", 3000)], ids=["system", "prompt"]
+)
+@pytest.mark.parametrize("budget", [240, 260, 400, 600, 800, 1000, 1500])
+def test_notes_leave_whole_and_what_is_said_now_never(tea: Any, name: str, inject: Any, budget: int) -> None:
+    (system, said_) = prompted(tea, (), inject)
+    everything = ENTRY.findall(system.text)
+    request = prompted(tea, SHORTENED[name](budget), inject, earlier=3)
+    assert request[-1].text == said_.text
+    assert count_tokens(request) <= budget
+    text = request[0].text
+    shown_ = ENTRY.findall(text)
+    assert shown_ == everything[: len(shown_)]
+    assert text.count("<memories note=") == text.count("\n</memories>") == bool(shown_)
+    assert (RECALLED in text) == (bool(shown_) and isinstance(inject, InSystemMessage))
+    assert text.endswith("Be brief." if isinstance(inject, InPrompt) else "</memories>" if shown_ else ASSISTANT)
+    if len(shown_) < len(everything):
+        assert all(map(is_summary, request[1:-1])), "the thread leaves before any note does"
+        fence = count_tokens([SystemMessage(f"{RECALLED}\n<memories note=''></memories>")])
+        most = max(count_tokens([SystemMessage(one)]) for one in everything)
+        assert budget - count_tokens(request) < most + fence + 20, "a note more would have fitted"
+    else:
+        assert budget > 400
+
+
+def test_a_system_message_of_notes_alone_leaves_with_them(tea: Any) -> None:
+    request = prompted(tea, token_budget(200), system_prompt=None)
+    assert [one.text for one in request] == [ABOUT_TEA]
+
+
+def test_notes_in_a_system_message_of_parts(tea: Any) -> None:
+    def parts(system: Any, hits: Any) -> SystemMessage:
+        return SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}, hits.context(3000)])
+
+    whole = prompted(tea, (), parts)[0].content
+    for budget, notes in ((200, 0), (600, 1), (9000, 2)):
+        content = prompted(tea, token_budget(budget), parts)[0].content
+        assert content[0] == whole[0]
+        assert content[1:] == ([] if not notes else whole[1:] if notes == 2 else content[1:])
+        assert not notes or content[1].endswith("\n</memories>")
+
+
+def test_notes_of_two_memories_leave_from_the_last_one_on(tea: Any, opened: Any) -> None:
+    other = opened(":memory:")
+    other.add("A second memory about tea: it is kept in the tin box.")
+    second = MemoryMiddleware(other, name="second", tools=False, write=lambda turn: [])
+    text = prompted(tea, (), middleware=[second])[0].text
+    assert text.count("<memories") == 2
+    size = count_tokens(prompted(tea, (), middleware=[second]))
+    text = prompted(tea, token_budget(size - 1), middleware=[second])[0].text
+    assert ("tin box" in text, "green tea" in text) == (False, True)
+    assert text.count("<memories") == text.count("</memories>")
+
+
+def test_a_fence_in_a_result_is_not_cut_either(tea: Any) -> None:
+    block = tea.search("tea").context(2000)
+    asked, call, result = rounds_of(0)
+    for budget in range(60, 900, 30):
+        kept = within_budget([asked, call, result.model_copy(update={"content": f"Found: {block}\n{MANY}"})], budget)
+        assert kept[-1].text.count("<memories") == kept[-1].text.count("\n</memories>")
+    read = ScriptedChatModel(condensed)
+    agent, _ = agent_with(running_summary(read, max_tokens=BUDGET, input_tokens=200), model=ScriptedChatModel("ok"))
+    agent.invoke({"messages": [HumanMessage(f"{MANY}\n{block}"), *(HumanMessage(MANY * 3) for _ in range(9))]}, run_of())
+    asked_ = "".join(one.text for call_ in read.calls for one in call_)
+    assert MANY in asked_
+    assert asked_.count("<memories") == asked_.count("</memories>")
 
 
 # -- summaries

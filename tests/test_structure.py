@@ -29,6 +29,7 @@ LAYERS = (
     ("authoring", "opening", "past", "tending"),
     ("ledger",),
     ("exchange", "reindexing", "report", "settings"),
+    ("worker",),
     ("write",),
     ("recall", "draft"),
     ("nearest",),

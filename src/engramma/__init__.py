@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Memory": "memory", "AsyncMemory": "aio", "Weights": "scoring",
+    "Memory": "memory", "AsyncMemory": "aio", "Weights": "scoring", "Pace": "worker",
     "Note": "note", "Link": "note", "Hit": "note", "Why": "note", "SaidDate": "note", "Hits": "recall",
     "Commit": "commit", "Revision": "store", "Stats": "report", "Check": "report",
     "LLM": "models", "Embedder": "models", "Completion": "models",
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from engramma.report import Stats as Stats
     from engramma.scoring import Weights as Weights
     from engramma.store import Revision as Revision
+    from engramma.worker import Pace as Pace
 
 
 def __getattr__(name: str) -> Any:

@@ -26,12 +26,14 @@ from engramma.commit import Commit
 from engramma.draft import checked_count
 from engramma.errors import InvalidInput, StoreClosed
 from engramma.filters import Where
-from engramma.memory import Commits, FadedNotes, Insights, Memory, Moment, Notes, Revisions, Spaces
+from engramma.memory import Commits, FadedNotes, Insights, Memory, Notes, Revisions, Spaces
 from engramma.note import Link, Note, Space
+from engramma.past import Moment
 from engramma.recall import Hits
 from engramma.report import Check, Stats, Tended
 from engramma.scoring import WEIGHTS, Weights
 from engramma.upkeep import forget as forgetting
+from engramma.worker import Pace
 from engramma.write import Progress
 
 log = logging.getLogger("engramma")
@@ -72,7 +74,7 @@ class AsyncMemory:
     def open(
         cls, path: str | Path | None = None, *, llm: Any = None, embedder: Any = None, space: Space | None = None,
         analyst: Analyst | None = None, catch_up: bool = True, create: bool = True, reindex: bool | Progress = False,
-        weights: Weights = WEIGHTS,
+        weights: Weights = WEIGHTS, background: bool | Pace = False,
     ) -> Opening:  # fmt: skip
         """``Memory.open``, awaited, or entered: ``async with AsyncMemory.open(…) as memory``.
 
@@ -82,7 +84,7 @@ class AsyncMemory:
         def opened(told: _Told) -> Memory:
             return Memory.open(
                 path, llm=llm, embedder=embedder, space=space, analyst=analyst, catch_up=catch_up, create=create,
-                reindex=reindex is not False and told, weights=weights,
+                reindex=reindex is not False and told, weights=weights, background=background,
             )  # fmt: skip
 
         return Opening(cls._opened(opened, reindex if callable(reindex) else None))
@@ -113,6 +115,11 @@ class AsyncMemory:
         """The space of what names none."""
         return self.memory.space
 
+    @property
+    def works(self) -> bool:
+        """Whether background work reads the notes that wait."""
+        return self.memory.works
+
     # -- write
 
     async def add(
@@ -120,12 +127,13 @@ class AsyncMemory:
         space: Space | None = None, tags: Sequence[str] = (), keywords: Sequence[str] = (), category: str | None = None,
         importance: int | None = None, metadata: Mapping[str, Any] | None = None, key: str | None = None,
         pinned: bool = False, expires_at: datetime | str | None = None, distinct: bool = False,
+        priority: int | None = None,
     ) -> Note:  # fmt: skip
         """``Memory.add``, awaited. Cancelled, the note is wholly there or not at all."""
         return await self._change(
             self.memory.add, content, speaker=speaker, session=session, at=at, space=space, tags=tags, keywords=keywords,
             category=category, importance=importance, metadata=metadata, key=key, pinned=pinned, expires_at=expires_at,
-            distinct=distinct,
+            distinct=distinct, priority=priority,
         )  # fmt: skip
 
     async def add_many(self, items: Iterable[str | Mapping[str, Any] | Note], *, progress: Progress | None = None) -> Notes:
@@ -238,6 +246,10 @@ class AsyncMemory:
         """``Memory.catch_up``, awaited. Cancelled, it stops after the batch that the model reads."""
         return await self._in_steps(progress, lambda told: self.memory.catch_up(limit=limit, progress=told))
 
+    async def wait(self, timeout: float | None = None) -> bool:
+        """``Memory.wait``, awaited."""
+        return await self._look(self.memory.wait, timeout)
+
     async def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
         """``Memory.reindex``, awaited. Cancelled, it stops at the next batch; the next run goes on from there."""
         return await self._in_steps(progress, lambda told: self.memory.reindex(embedder=embedder, progress=told))
@@ -255,7 +267,7 @@ class AsyncMemory:
 
         No call is taken from here on. Cancelled, it goes on behind; another ``close`` waits for it.
         """
-        await asyncio.shield(asyncio.wrap_future(self._closed()))
+        await asyncio.shield(asyncio.wrap_future(self._closed()))  # or it could be dropped before its thread begins
 
     def _closed(self) -> Future[None]:
         with self._lock:

@@ -50,7 +50,7 @@ class Author:
             self._ledger.commit(decide, vectors=lambda: vectors, decided=decided)
         current = self._ledger.note(note)
         if decided[1] and current.state == "pending":
-            self._writer.read([current.id])
+            self._writer.on_stored([current.id])
         return self._ledger.note(current.id)
 
     def delete(self, note: Note | str) -> Commit:

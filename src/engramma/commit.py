@@ -15,6 +15,9 @@ from typing import Any
 from engramma.errors import Conflict
 from engramma.note import CommitId, Link, Note, NoteId, Space
 
+FOLDING = "compact"
+"""The actor of the commit that stands for all older ones, once they were folded away."""
+
 
 @dataclass(frozen=True, slots=True)
 class PutNote:

@@ -12,7 +12,7 @@ from engramma.note import Draft, Note, NoteId, Space
 from engramma.store.rows import to_json
 
 FIELDS = ("content", "at", "speaker", "session", "space", "tags", "keywords", "category", "importance", "pinned",
-          "expires_at", "metadata", "key", "distinct")  # fmt: skip
+          "expires_at", "metadata", "key", "distinct", "priority")  # fmt: skip
 UPDATABLE = ("content", "at", "speaker", "session", "tags", "keywords", "context", "category", "importance", "pinned",
              "valid_until", "expires_at", "metadata", "key", "level")  # fmt: skip
 
@@ -87,6 +87,8 @@ def checked(name: str, value: Any) -> Any:
         return moment(value, name)
     if name == "importance":
         return _importance(value)
+    if name == "priority":
+        return _priority(value)
     if name in ("pinned", "distinct"):
         return _flag(name, value)
     if name == "metadata":
@@ -139,6 +141,12 @@ def checked_id(note: Any) -> NoteId:
 def _importance(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 5:
         raise InvalidInput(f"importance={value!r} is not a whole number from 1 to 5")
+    return value
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1_000_000:
+        raise InvalidInput(f"priority={value!r} is not a whole number; importance, 1 to 5, is what stands for it otherwise")
     return value
 
 

@@ -57,9 +57,10 @@ class StaleRevision(Conflict):
 
 
 class MissingExtra(EngrammaError, ImportError):
-    """An optional package is missing."""
+    """An optional package is missing. ``purpose`` is what needs it, as the user named it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        self.package, self.extra, self.purpose = package, extra, purpose
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'engramma[{extra}]'")
 
 

@@ -5,6 +5,8 @@
 Operators are those that LangGraph and Chroma users know: $eq $ne $gt $gte $lt $lte $in $nin, and
 $and $or $not around whole filters. On a list field (keywords, tags) every operator asks whether
 *any* element satisfies it, $ne and $nin whether none does. None matches an absent value.
+
+Code that has to ask more exactly than that builds a tree of its own; one may stand wherever a filter may.
 """
 
 from __future__ import annotations
@@ -40,6 +42,23 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
+class Exact:
+    """One test of the JSON of metadata, keywords or tags at a path of names and places, each value taken as a whole.
+
+    ``is``: it equals a text or a finite number as in Python (True is 1, 1.0 is 1), or is None: null, or not there.
+    ``type``: it is an "object", "array" or "null". ``size``: how much is in an object or array.
+    ``$gte`` and ``$lte``: it is a text, or a number, not before or after the value. ``content``: it is the note's text.
+    A store reads fractions as well as its database does where it orders them, and to the digit where it tests ``is``.
+    Names in a path hold no quotation mark, backslash or control character.
+    """
+
+    field: Literal["metadata", "keywords", "tags"]
+    path: tuple[str | int, ...]
+    test: Literal["is", "type", "size", "$gte", "$lte", "content"]
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Every:
     """All parts hold; with no parts, always true."""
 
@@ -60,7 +79,7 @@ class Not:
     part: Filter
 
 
-Filter = Compare | Every | Some | Not
+Filter = Compare | Exact | Every | Some | Not
 
 
 _DEEPEST = 50
@@ -74,6 +93,8 @@ def parse(where: Where | None, depth: int = 0) -> Filter | None:
 def _parsed(where: Any, depth: int) -> Filter:
     if depth > _DEEPEST:
         raise InvalidInput(f"where is nested more than {_DEEPEST} deep")
+    if isinstance(where, Filter):
+        return where
     if not isinstance(where, Mapping):
         raise InvalidInput(f"where={where!r} is not a dict such as {{'tags': {{'$in': ['bug']}}}}")
     return Every(tuple(_entry(name, value, depth + 1) for name, value in where.items()))

@@ -38,6 +38,7 @@ from engramma.tending import Keeper
 from engramma.upkeep import forget as forgetting
 from engramma.upkeep.forget import Faded
 from engramma.upkeep.reflect import Insight
+from engramma.worker import Pace, Reader, Worker, resolve_pace
 from engramma.write import Progress, Writer
 
 Spaces = Space | list[Space]
@@ -53,8 +54,9 @@ class Memory:
     """Long-term memory for agents. Make one with ``Memory.open``."""
 
     def __init__(
-        self, store: Store, *, embedder: Embedder, analyst: Analyst, space: Space = "default", weights: Weights = WEIGHTS
-    ) -> None:
+        self, store: Store, *, embedder: Embedder, analyst: Analyst, space: Space = "default", weights: Weights = WEIGHTS,
+        pace: Pace | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._embedder, self._analyst = store, embedder, analyst
         self.space = checked_space(space)
         self._recall = Recall(store, lambda: self._embedder, weights)
@@ -65,12 +67,18 @@ class Memory:
         self._past = Past(self._ledger)
         self._uses: Counter[NoteId] = Counter()
         self._uses_lock = Lock()
+        self._reader = Reader(store, self._writer, pace or Pace())
+        self._worker = Worker(store, self._writer, pace) if pace and analyst.slow else None
+        self._writer.on_stored = self._reader.now
+        if self._worker is not None:
+            self._writer.on_stored = self._worker.wake
+            self._worker.start()
 
     @classmethod
     def open(
         cls, path: str | Path | None = None, *, llm: Any = None, embedder: Any = None, space: Space | None = None,
         analyst: Analyst | None = None, catch_up: bool = True, create: bool = True, reindex: bool | Progress = False,
-        weights: Weights = WEIGHTS,
+        weights: Weights = WEIGHTS, background: bool | Pace = False,
     ) -> Memory:  # fmt: skip
         """Open a memory file, or create it; ":memory:" for one that lives as long as the object.
 
@@ -79,6 +87,8 @@ class Memory:
         ENGRAMMA_* variables, then engramma.toml. With a model, up to eight notes that wait to be
         read are read now, unless ``catch_up`` is False. ``reindex`` embeds all notes anew where the
         file's vectors come from another embedder (True, or a function to show progress with).
+        With ``background`` (True, or a ``Pace``), ``add`` returns once a note is stored and findable, and
+        the model reads it behind; without a model there is nothing to read behind.
         ``weights`` say what each kind of evidence counts in recall, for trying out others than the
         fitted ones.
 
@@ -87,13 +97,13 @@ class Memory:
         """
         given = {"db": None if path is None else str(path), "llm": llm, "embedder": embedder, "space": space}
         force = {name: setting.value for name, setting in settings.settings(given).items()}
-        reader = analyst or analyst_for(resolve_llm(force["llm"]))
+        reader, pace = analyst or analyst_for(resolve_llm(force["llm"])), resolve_pace(background)
         with ExitStack() as unless_opened:
             store = open_store(str(force["db"]), create)
             unless_opened.callback(store.close)
             chosen = embedder_for(store, force["embedder"], reindex)
-            memory = cls(store, embedder=chosen, analyst=reader, space=force["space"], weights=weights)
-            if catch_up and reader.slow:
+            memory = cls(store, embedder=chosen, analyst=reader, space=force["space"], weights=weights, pace=pace)
+            if catch_up and reader.slow and not pace:
                 memory.catch_up(limit=_AT_OPEN)
             unless_opened.pop_all()
         return memory
@@ -113,6 +123,11 @@ class Memory:
         """The file the memory lies in."""
         return self._store.path
 
+    @property
+    def works(self) -> bool:
+        """Whether background work reads the notes that wait."""
+        return self._worker is not None
+
     # -- write
 
     def add(
@@ -120,18 +135,20 @@ class Memory:
         space: Space | None = None, tags: Sequence[str] = (), keywords: Sequence[str] = (), category: str | None = None,
         importance: int | None = None, metadata: Mapping[str, Any] | None = None, key: str | None = None,
         pinned: bool = False, expires_at: datetime | str | None = None, distinct: bool = False,
+        priority: int | None = None,
     ) -> Note:  # fmt: skip
         """Remember a text; the note that holds it now.
 
         ``at`` is when it was said (now, if not given). A second ``add`` with the same ``key`` gives
         the first note. A text that its speaker has said before is kept, merged into the note that
-        says it already, and that note comes back, unless it is ``distinct``. Raises EmptyText,
+        says it already, and that note comes back, unless it is ``distinct``. Notes that wait for
+        a model are read by ``priority``, the highest first; it is the importance where none is given. Raises EmptyText,
         InvalidInput, StoreError.
         """
         draft = make_draft(
             content, self.space, speaker=speaker, session=session, at=at, space=space, tags=tags, keywords=keywords,
             category=category, importance=importance, metadata=metadata, key=key, pinned=pinned, expires_at=expires_at,
-            distinct=distinct,
+            distinct=distinct, priority=priority,
         )  # fmt: skip
         return self.get(self._writer.add([draft])[0])
 
@@ -302,8 +319,13 @@ class Memory:
     def catch_up(self, *, limit: int | None = None, progress: Progress | None = None) -> int:
         """Read the notes that wait; how many were read. The rest stays pending with its error."""
         most = checked_count("limit", limit)
-        waiting = self._store.pending(None, 2**31 if most is None else most)
-        return self._writer.read(waiting, progress)
+        total = len(self._store.pending(None, 2**31 if most is None else most)) if progress else 0
+        return self._reader.all(most, progress, total)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until background work has read what waits, but what could not be read; False when ``timeout`` seconds
+        were over first. Without background work it says whether anything waits, at once."""
+        return not self._store.waiting() if self._worker is None else self._worker.wait(timeout)
 
     def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
         """Embed every note anew, with another embedder if given; how many were. Resumable."""
@@ -327,7 +349,13 @@ class Memory:
         return exchange.load(self._store, self._recall, self.add_many, Path(path), progress)
 
     def close(self) -> None:
-        """Write what is counted and let go of the file. Closing twice is fine."""
+        """Write what is counted and let go of the file. Closing twice is fine.
+
+        Background work ends with the calls that are under way; what still waits is read by the next worker
+        (``wait`` first, to have all of it read).
+        """
+        if self._worker is not None:
+            self._worker.stop()
         with self._uses_lock:
             uses, self._uses = self._uses, Counter()
         if uses:

@@ -131,6 +131,7 @@ class Draft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
     distinct: bool = False
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def new_note(note_id: NoteId, draft: Draft, reading: Reading, state: State, now:
     """The note of a draft, described by a reading. What the author gave comes first and stays."""
     given = {
         name: value
-        for name in ("keywords", "tags", "category", "importance", "distinct")
+        for name in ("keywords", "tags", "category", "importance", "distinct", "priority")
         if (value := getattr(draft, name)) not in (None, (), False)
     }
     return Note(
@@ -53,7 +53,7 @@ def draft_of(note: Note) -> Draft:
         content=note.content, at=note.at, space=note.space, speaker=note.speaker, session=note.session,
         tags=tuple(given.get("tags", ())), keywords=tuple(given.get("keywords", ())), category=given.get("category"),
         importance=given.get("importance"), pinned=note.pinned, expires_at=note.expires_at, metadata=note.metadata,
-        key=note.key, distinct=bool(given.get("distinct")),
+        key=note.key, distinct=bool(given.get("distinct")), priority=given.get("priority"),
     )  # fmt: skip
 
 
@@ -83,7 +83,8 @@ def plan_reading(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) -> 
     after = described(note.given, reading) | own.after | {"state": state, "error": None}
     changed = {name: value for name, value in after.items() if getattr(note, name) != value}
     read = [ReviseNote(note.id, note.revision, changed, "read")] if changed else []
-    return (*read, *links, *_revised(revisions, shown))
+    passed_on = _passed_on([note], shown[reading.duplicate_of], "merged") if state == "merged" and reading.duplicate_of else []
+    return (*read, *links, *passed_on, *_revised(revisions, shown))
 
 
 def follow(note: NoteId, previous: NoteId) -> Link:
@@ -123,7 +124,29 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
     for change in changes:
         links += _link_changes(shown[change.note], change)
         _evolve(shown[change.note], change, revisions)
+    _hold_again(links, shown, revisions)
     return links, revisions
+
+
+def _hold_again(changes: Sequence[Change], shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision]) -> None:
+    """End the end of what a pruned ``supersedes`` had replaced."""
+    for change in changes:
+        older = shown.get(change.target) if isinstance(change, DropLink) and change.kind == "supersedes" else None
+        if older is not None and not superseded(older, changes):
+            revision = revisions.setdefault(older.id, _Revision())
+            revision.after["valid_until"] = None
+            revision.reasons.append(change.reason)
+
+
+def superseded(note: Note, changes: Iterable[Change]) -> bool:
+    """Whether a newer note supersedes a note once some changes are made."""
+    newer = {link.source for link in note.links if link.kind == "supersedes" and link.target == note.id}
+    for change in changes:
+        if isinstance(change, PutLink) and (change.link.target, change.link.kind) == (note.id, "supersedes"):
+            newer.add(change.link.source)
+        elif isinstance(change, DropLink) and (change.target, change.kind) == (note.id, "supersedes"):
+            newer.discard(change.source)
+    return bool(newer)
 
 
 def _sums_up(link: LinkProposal, note: Note, other: Note) -> bool:

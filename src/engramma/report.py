@@ -1,18 +1,23 @@
-"""What ``stats`` and ``check`` give back."""
+"""What ``stats``, ``check`` and ``tend`` give back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from engramma.commit import Commit
 from engramma.note import Space
 from engramma.store.base import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts and costs. ``notes`` counts those in sight; ``bytes`` is the size of the file."""
+    """Counts and costs. ``notes`` counts those in sight; ``bytes`` is the size of the file.
+
+    Of the ``pending`` notes ``reading`` are being read, here or by another process, and ``failed`` could not be
+    read before and are tried again.
+    """
 
     notes: int
     pending: int
@@ -28,6 +33,8 @@ class Stats:
     path: str
     embedder: str
     analyst: str
+    reading: int = 0
+    failed: int = 0
 
     @property
     def tokens(self) -> int:
@@ -48,16 +55,94 @@ def stats_of(store: Store, embedder: str, analyst: str, space: Space | None) -> 
     return Stats(
         seen["ready"] + seen["pending"], seen["pending"], seen["archived"], seen["merged"], totals.links, totals.commits,
         totals.calls, totals.tokens_in, totals.tokens_out, totals.bytes, spaces, store.path, embedder, analyst,
+        *store.work(space),
     )  # fmt: skip
+
+
+Part = Literal["read", "conflicts", "merge", "forget", "reflect"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""The parts of ``tend``, in the order in which it does them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part of ``tend``: what it proposes, the commits it made, what it cost, and what is left to do and why."""
+
+    part: Part
+    proposals: tuple[Any, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    read: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tended:
-    """What ``tend`` did: notes read, and for forgetting and reflection the proposal or the commit."""
+    """What ``tend`` did, step by step. ``left`` names what a bound, or a model that failed, left undone."""
 
-    read: int
-    forgotten: Any
-    reflected: Any
+    steps: tuple[Step, ...]
+    dry_run: bool
+
+    def step(self, part: Part) -> Step:
+        """The step of one part; an empty one where that part was not asked for."""
+        return next((step for step in self.steps if step.part == part), Step(part))
+
+    def _outcome(self, part: Part) -> Any:
+        step = self.step(part)
+        return list(step.proposals) if self.dry_run else next(iter(step.commits), None)
+
+    @property
+    def read(self) -> int:
+        """How many notes were read that had waited."""
+        return self.step("read").read
+
+    @property
+    def conflicts(self) -> Any:
+        """What replaces what, and what is disputed: the proposals of a dry run, else the commit, or None."""
+        return self._outcome("conflicts")
+
+    @property
+    def merged(self) -> Any:
+        """What says the same: the proposals of a dry run, else the commit, or None."""
+        return self._outcome("merge")
+
+    @property
+    def forgotten(self) -> Any:
+        """What has faded: the proposals of a dry run, else the commit, or None."""
+        return self._outcome("forget")
+
+    @property
+    def reflected(self) -> Any:
+        """What notes say together: the proposals of a dry run, else the commit, or None."""
+        return self._outcome("reflect")
+
+    @property
+    def commits(self) -> tuple[Commit, ...]:
+        """Every commit that was made, in order."""
+        return tuple(commit for step in self.steps for commit in step.commits)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """What was not done, a sentence each."""
+        return tuple(f"{step.part}: {step.left}" for step in self.steps if step.left)
+
+    @property
+    def calls(self) -> int:
+        """Calls of a model."""
+        return sum(step.calls for step in self.steps)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens together."""
+        return sum(step.tokens_in + step.tokens_out for step in self.steps)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return sum(step.seconds for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)

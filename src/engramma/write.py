@@ -98,6 +98,23 @@ class Writer:
     def __init__(self, store: Store, recall: Recall, analyst: Analyst, neighbours: int = NEIGHBOURS) -> None:
         self._store, self._recall, self._analyst, self._neighbours = store, recall, analyst, neighbours
         self._rest_until = 0.0
+        self.on_stored: Callable[[Sequence[NoteId]], object] = self.read
+        """What becomes of notes that a slow analyst is to read, once they are stored."""
+
+    @property
+    def batch(self) -> int:
+        """Notes in one call of the analyst."""
+        return max(1, self._analyst.batch)
+
+    @property
+    def slow(self) -> bool:
+        """Whether notes are stored before they are read."""
+        return self._analyst.slow
+
+    @property
+    def resting(self) -> bool:
+        """Whether the model was down a moment ago, and is left alone."""
+        return time.monotonic() < self._rest_until
 
     def add(self, drafts: Sequence[Draft], progress: Progress | None = None) -> list[NoteId]:
         """Store drafts in order; the ids of the notes that hold them now, one a draft."""
@@ -127,8 +144,8 @@ class Writer:
     def _read_chunk(self, ids: Sequence[NoteId]) -> list[NoteId]:
         """Let a slow analyst read what was stored; the ids of the notes that hold it now."""
         waiting = [note.id for note in self._store.notes(ids).values() if note.state == "pending" and note.vector is not None]
-        if time.monotonic() >= self._rest_until:
-            self.read(waiting)
+        if not self.resting:
+            self.on_stored(waiting)
         return [self._current(note_id) for note_id in ids]
 
     def _prepare(self, drafts: Sequence[Draft]) -> list[Prepared]:
@@ -244,13 +261,15 @@ class Writer:
         return done
 
     def _batches(self, ids: Sequence[NoteId]) -> Iterator[list[NoteId]]:
-        size = max(1, self._analyst.batch)
-        for start in range(0, len(ids), size):
-            some = list(ids[start : start + size])
-            failed = [note.id for note in self._store.notes(some).values() if note.error]
-            fresh = [note_id for note_id in some if note_id not in failed]
-            yield from ([fresh] if fresh else [])
-            yield from ([note_id] for note_id in failed)
+        """What one call holds: notes of one space, since a space is a wall; each that failed before alone."""
+        for start in range(0, len(ids), self.batch):
+            notes = self._store.notes(ids[start : start + self.batch], vectors=False).values()
+            fresh: dict[Space, list[NoteId]] = {}
+            for note in notes:
+                if not note.error:
+                    fresh.setdefault(note.space, []).append(note.id)
+            yield from fresh.values()
+            yield from ([note.id] for note in notes if note.error)
 
     def _with_vectors(self, notes: Sequence[Note]) -> list[Note]:
         """Embed notes that were stored while the embedder was down."""

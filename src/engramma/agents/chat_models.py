@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from langchain.chat_models import init_chat_model
@@ -11,14 +12,12 @@ from langchain_core.language_models import BaseChatModel
 from engramma.errors import InvalidInput, MissingExtra
 from engramma.models import ollama_host, split_url
 
-NO_MODEL = (
-    "no chat model is set. Three ways to get one:\n"
-    "  1. Ollama, on this machine:    ollama pull qwen2.5:7b, then --model ollama:qwen2.5:7b\n"
-    "  2. A key or a server:          OPENAI_API_KEY=… and --model openai:gpt-4o-mini, or any OpenAI-compatible server: "
-    "--model http://localhost:8000/v1#name\n"
-    "  3. A GGUF file, in this process: pip install 'engramma[gguf]', then --model gguf:~/models/qwen2.5-3b.gguf\n"
-    "ENGRAMMA_LLM, or llm in engramma.toml, sets it for good."
-)
+_WAYS = """no chat model is set. Three ways to get one:
+  1. Ollama, on this machine:    ollama pull qwen2.5:7b, then {ollama:qwen2.5:7b}
+  2. A key or a server:          OPENAI_API_KEY=… and {openai:gpt-4o-mini}, or any OpenAI-compatible server: \
+{http://localhost:8000/v1#name}
+  3. A GGUF file, in this process: pip install 'engramma[gguf]', then {gguf:~/models/qwen2.5-3b.gguf}
+"""
 
 _OURS = ("ollama", "openai")  # providers whose packages come with the extra
 
@@ -34,7 +33,7 @@ def chat_model(model: str | BaseChatModel | None, **options: Any) -> BaseChatMod
     if isinstance(model, BaseChatModel):
         return model
     if not model or not isinstance(model, str) or model == "none":
-        raise InvalidInput(NO_MODEL if not model or model == "none" else f"model={model!r} is neither a text nor a chat model")
+        raise InvalidInput(no_model() if not model or model == "none" else f"model={model!r} is neither a text nor a chat model")
     provider, colon, name = model.partition(":")
     if colon and not name.strip():
         raise InvalidInput(f"model={model!r} lacks the name of the model: write it after the colon, as in 'ollama:qwen2.5:7b'")
@@ -46,6 +45,11 @@ def chat_model(model: str | BaseChatModel | None, **options: Any) -> BaseChatMod
     if provider == "ollama":
         options = {"base_url": ollama_host(), **options}
     return _any(model, **options)
+
+
+def no_model(given: str = 'model="{}"', last: str = "A chat model of LangChain will do as well, as an object.") -> str:
+    """How to get a chat model, for somebody who has none: ``given`` is how one is named there, ``last`` closes it."""
+    return re.sub(r"\{(.+?)\}", lambda found: given.replace("{}", found[1]), _WAYS) + last
 
 
 def _any(model: str, **options: Any) -> BaseChatModel:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Literal
 
 from langgraph.store.base import SearchItem, get_text_at_path
@@ -13,6 +14,7 @@ from langgraph.store.base import SearchItem, get_text_at_path
 from engramma.context import without_recalled
 from engramma.draft import checked
 from engramma.errors import InvalidInput
+from engramma.filters import Compare, Every, Exact, Filter, Not, Some
 from engramma.note import Note
 from engramma.words import excerpt
 
@@ -22,22 +24,22 @@ ITEM = "item"
 
 _BARE = ("content", "text", "data", "memory", "fact", "page_content", "message", "note", "value")
 _OWN = ("content", "context", "category", "speaker", "session")
+_LISTS: Mapping[str, Literal["tags", "keywords"]] = {"tags": "tags", "keywords": "keywords"}
 
 
 def note_fields(value: Mapping[str, Any], key: str, index: Index, ttl: float | None) -> dict[str, Any]:
     """What a note holds of an item: its text, the value itself, and when it expires. Raises InvalidInput.
 
-    An item whose text is one of its fields alone names that field: a note that is corrected by hand
-    shows there.
+    The text is kept beside the value as well: a note with another one was corrected by hand.
     """
     _check_key(key)
     kept, expires_at = _as_json(value, key), expiry(ttl)
     paths = checked_index(index)
     text = "" if paths is False else without_recalled(text_of(kept, paths))
+    content = text if text.strip() else _name(key)
     item = {"value": kept, "index": paths if text.strip() else False, "ttl": None if expires_at is None else ttl}
-    field = next((name for name, given in kept.items() if given == text and text.strip()), None)
-    item |= {} if field is None else {"field": field}
-    return {"content": text if text.strip() else _name(key), "key": key, "metadata": {ITEM: item}, "expires_at": expires_at}
+    item["text"] = without_recalled(content)  # as the note will keep it
+    return {"content": content, "key": key, "metadata": {ITEM: item}, "expires_at": expires_at}
 
 
 def expiry(ttl: float | None) -> datetime | None:
@@ -139,14 +141,59 @@ def is_searchable(note: Note) -> bool:
 
 
 def value_of(note: Note) -> dict[str, Any]:
-    """The value that was put; of a note that another part of engramma wrote, what it says."""
+    """The value that was put; of a note that another part of engramma wrote, what it says.
+
+    A text that was corrected by hand (``Memory.update``) shows in the field that was the item's text, or in its one
+    sentence (a field named ``text``, ``content``, ``data``, …) where the lines of the other fields were all kept or all
+    left out. Any other correction is added as the field ``corrected``, and the rest is as it was put.
+    """
     item = _put_of(note)
     if item is not None:
         value: dict[str, Any] = item["value"]
-        return value | {name: note.content for name in value if name == item.get("field")}
+        text = item.get("text", note.content)
+        return value if note.content == text else _corrected(value, text, note.content)
     own = {name: given for name in _OWN if (given := getattr(note, name))}
     own |= {"metadata": dict(note.metadata)} if note.metadata else {}
     return own | {"tags": list(note.tags), "keywords": list(note.keywords)}
+
+
+def _corrected(value: dict[str, Any], text: str, content: str) -> dict[str, Any]:
+    """A value whose text was corrected to another content."""
+    fields = [(path, leaf) for path, leaf in _texts(value) if leaf.strip()]
+    whole = [path for path, leaf in fields if leaf == text]
+    if whole:
+        return _replaced(value, whole[0], content)
+    sentences = [leaf for name, leaf in _leaves(value) if name.rpartition(".")[2] in _BARE]
+    for path, leaf in fields:
+        if [leaf] == sentences and path[-1] in _BARE and (said := _said(text, leaf, content)):
+            return _replaced(value, path, said)
+    return {"corrected": content} | value
+
+
+def _texts(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The texts of a value and of the dicts in it, each with its path."""
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _texts(inner, (*path, name))
+        elif isinstance(inner, str):
+            yield (*path, name), inner
+
+
+def _replaced(value: Mapping[str, Any], path: Sequence[str], leaf: str) -> dict[str, Any]:
+    name, *deeper = path
+    return {**value, name: _replaced(value[name], deeper, leaf) if deeper else leaf}
+
+
+def _said(text: str, sentence: str, content: str) -> str:
+    """What a corrected content has in the place of a sentence of the text; "" where that is not plain."""
+    before, found, after = f"\n{text}\n".partition(f"\n{sentence}\n")
+    before, after, content = f"{before}\n"[1:], f"\n{after}"[:-1], content.rstrip("\n") if after else content
+    if content.startswith(before) and content.endswith(after) and len(content) > len(before + after):
+        return content[len(before) : len(content) - len(after)]
+    others = [line for line in (*before.splitlines(), *after.splitlines()) if line]
+    names = tuple(line[: line.index(": ") + 2] for line in others if ": " in line)
+    mixed = any(line in others or line.startswith(names) for line in content.splitlines())
+    return "" if mixed or not found else content
 
 
 def as_item(note: Note, score: float | None = None) -> SearchItem:
@@ -166,10 +213,8 @@ def minutes_to_live(note: Note) -> float | None:
 
 # -- filters
 
-_SAME = ("$eq", "$ne")
-_LOW, _HIGH = ("$gt", "$gte"), ("$lt", "$lte")
+_SAME, _LOW, _HIGH = ("$eq", "$ne"), ("$gt", "$gte"), ("$lt", "$lte")
 _SIGNS = (*_SAME, *_LOW, *_HIGH)
-_AT_LEAST, _AT_MOST = "$gte", "$lte"
 
 
 def check_filter(wanted: Any) -> None:
@@ -238,27 +283,127 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def coarse(wanted: Any) -> dict[str, Any]:
-    """What a database can test of a condition, letting pass at least what ``passes`` does; {} for nothing."""
-    conditions = wanted if isinstance(wanted, Mapping) else {"$eq": wanted}
-    bounds: dict[str, Any] = {}
-    for operator, operand in conditions.items():
-        if isinstance(operand, str) and operand.isprintable():
-            bounds |= _text_bound(operator, operand)
-        elif isinstance(operand, int | float) and abs(operand) < 2**62:
-            bounds |= _number_bound(operator, operand)
-    return bounds
+# -- filters as a database tests them
+
+Field = Literal["metadata", "keywords", "tags"]
+Path = tuple[str | int, ...]
+_MOST = 30  # tests that a database is asked to make of one filter, and of one list or dict in it
+_DEEPEST = 20  # steps of a path that it is asked to take
+_WHOLE = 2**1000  # above it a whole number may have no float
+_NEVER = Some(())
 
 
-def _text_bound(operator: Any, text: str) -> dict[str, Any]:
+def bounds(wanted: Mapping[str, Any]) -> Filter:
+    """A filter for the database that lets pass at least the notes whose value passes a checked filter, and few others."""
+    is_put = Exact("metadata", (ITEM, "value"), "type", "object")
+    corrected = Not(Exact("metadata", (ITEM, "text"), "content"))
+    put = _every(test for name, one in wanted.items() for test in _tests("metadata", (ITEM, "value", name), one))
+    own = _every(test for name, one in wanted.items() for test in _own_tests(name, one))
+    return Some((Every((is_put, Some((put, corrected)))), Every((Not(is_put), own))))
+
+
+def _every(tests: Iterable[Filter | None]) -> Filter:
+    """All tests, or as many as a database is asked to make; None is what it cannot tell."""
+    return Every(tuple(islice((test for test in tests if test is not None), _MOST)))
+
+
+def _tests(field: Field, path: Path, wanted: Any) -> Iterator[Filter | None]:
+    """What holds of the JSON at a path, if it passes a condition."""
+    if len(path) > _DEEPEST:
+        yield None
+    elif isinstance(wanted, Mapping) and _has_operators(wanted):
+        for operator, operand in wanted.items():
+            yield from _operator_tests(field, path, operator, operand)
+    elif isinstance(wanted, Mapping):
+        yield _exact(field, path, "type", "object")
+        for name, inner in wanted.items():
+            yield from _tests(field, (*path, name), inner)
+    elif isinstance(wanted, list | tuple):
+        yield from (_exact(field, path, "type", "array"), _exact(field, path, "size", len(wanted)))
+        for place, inner in enumerate(wanted):
+            yield from _tests(field, (*path, place), inner)
+    else:
+        yield from _equal(field, path, wanted)
+
+
+def _operator_tests(field: Field, path: Path, operator: str, operand: Any) -> Iterator[Filter | None]:
     if operator == "$eq":
-        return {"$eq": text}
-    return {_AT_LEAST: text} if operator in _LOW else {_AT_MOST: text} if operator in _HIGH else {}
+        yield from _equal(field, path, operand)
+    elif operator == "$ne":
+        same = list(islice(_equal(field, path, operand), _MOST))
+        yield Not(_every(same)) if None not in same and len(same) < _MOST else None
+    elif operand != operand:  # NaN: nothing is before or after it
+        yield _NEVER
+    else:
+        edge = _edge(operator, operand)
+        yield None if edge is None else _exact(field, path, "$gte" if operator in _LOW else "$lte", edge)
+        if operator in ("$gt", "$lt"):
+            yield from _operator_tests(field, path, "$ne", operand)
 
 
-def _number_bound(operator: Any, number: float) -> dict[str, Any]:
-    """Bounds in whole numbers: what a database reads of a fraction may be off by a hair."""
-    if operator == "$eq" and number in (0, 1):
-        return {"$in": [bool(number), int(number)]}  # True is 1 in Python, and another thing in JSON
-    low, high = {_AT_LEAST: math.floor(number)}, {_AT_MOST: math.ceil(number)}
-    return low | high if operator == "$eq" else low if operator in _LOW else high if operator in _HIGH else {}
+def _equal(field: Field, path: Path, operand: Any) -> Iterator[Filter | None]:
+    """What holds together of a value that equals an operand, and of no other."""
+    if len(path) > _DEEPEST:
+        yield None
+    elif isinstance(operand, dict | list):
+        yield _exact(field, path, "type", "object" if isinstance(operand, dict) else "array")
+        yield _exact(field, path, "size", len(operand))
+        for step, inner in operand.items() if isinstance(operand, dict) else enumerate(operand):
+            here = (*path, step)
+            yield from [_exact(field, here, "type", "null")] if inner is None else _equal(field, here, inner)
+    elif isinstance(operand, float) and not math.isfinite(operand):
+        yield _NEVER
+    else:
+        number = isinstance(operand, int | float) and abs(operand) < _WHOLE
+        told = operand is None or number or (isinstance(operand, str) and _is_text(operand))
+        yield _exact(field, path, "is", operand) if told else None
+
+
+def _exact(field: Field, path: Path, test: Literal["is", "type", "size", "$gte", "$lte"], value: Any) -> Exact | None:
+    """A test, or None for a path that a database cannot be asked to take."""
+    return Exact(field, path, test, value) if all(map(_is_step, path)) else None
+
+
+def _is_step(step: Any) -> bool:
+    if isinstance(step, str):
+        return _is_text(step) and step.isprintable() and step != "" and not set(step) & {'"', "\\"}
+    return type(step) is int and 0 <= step < 2**31
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _edge(operator: str, operand: Any) -> Any:
+    """What a value is compared with at least or at most: what a database reads of a fraction may be off by a hair."""
+    if isinstance(operand, str):
+        return operand if _is_text(operand) and "\0" not in operand else None
+    if abs(operand) >= _WHOLE:
+        return None
+    hair = abs(operand) * 1e-12 + 1e-300
+    return operand - hair if operator in _LOW else operand + hair
+
+
+def _own_tests(name: str, wanted: Any) -> Iterator[Filter | None]:
+    """What holds of a note that another part of engramma wrote, if the field of this name passes a condition."""
+    if name in _LISTS:
+        yield from _tests(_LISTS[name], (), wanted)
+    elif name not in (*_OWN, "metadata"):
+        yield None if passes(None, wanted) else _NEVER
+    else:
+        text = name in _OWN
+        there = _every(_text_tests(name, wanted) if text else _tests("metadata", (), wanted))
+        absent: Filter = Compare(name, "$in", ("", None)) if text else Exact("metadata", (), "size", 0)
+        yield Some((absent, there)) if passes(None, wanted) else there
+
+
+def _text_tests(name: str, wanted: Any) -> Iterator[Filter | None]:
+    """What holds of a text, if it passes a condition."""
+    alone = isinstance(wanted, list | tuple) or (isinstance(wanted, Mapping) and not _has_operators(wanted))
+    operators = wanted if isinstance(wanted, Mapping) and not alone else {"$eq": wanted}
+    for operator, operand in operators.items():
+        if isinstance(operand, str):
+            sign: Any = operator if operator in _SAME else "$gte" if operator in _LOW else "$lte"
+            yield Compare(name, sign, operand) if _is_text(operand) else None
+        elif operand is None or isinstance(operand, int | float | list | tuple | dict):
+            yield None if passes("", {operator: operand}) else _NEVER

@@ -11,7 +11,7 @@ from uuid import UUID
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 
-from engramma.agents.run import current_run, place_of
+from engramma.agents.run import checked_memory, current_run, place_of
 from engramma.context import without_recalled
 from engramma.draft import checked, checked_count, checked_space
 from engramma.errors import InvalidInput, UnknownId
@@ -38,23 +38,28 @@ class EngrammaChatMessageHistory(BaseChatMessageHistory):
     loaded; results of tools whose call lies before them are left out, as no model would take them.
 
     Without a ``space`` it is the one of the run that reads or writes, outside of a run the memory's
-    own. Raises InvalidInput for a thread or a space that names nothing.
+    own; with ``require_user`` that run has to name a user. A ``space`` that is given comes before the run.
+    Raises InvalidInput for a thread or a space that names nothing.
     """
 
     def __init__(
-        self, memory: Memory, session_id: str | int | UUID, *, space: Space | None = None, last: int | None = None
-    ) -> None:
-        self.memory, self.session_id = memory, checked_session(session_id)
-        self._given = None if space is None else checked_space(space)
+        self, memory: Memory, session_id: str | int | UUID, *, space: Space | None = None, last: int | None = None,
+        require_user: bool = False,
+    ) -> None:  # fmt: skip
+        self.memory, self.session_id = checked_memory(memory), checked_session(session_id)
+        self._given = None if space is None else _given_space(space)
+        self.require_user = require_user
         self.last = checked_count("last", last, least=1)
 
     def __repr__(self) -> str:
-        return f"EngrammaChatMessageHistory({self.memory!r}, {self.session_id!r}, space={self.space!r}, last={self.last!r})"
+        return f"EngrammaChatMessageHistory({self.memory!r}, {self.session_id!r}, space={self._given!r}, last={self.last!r})"
 
     @property
     def space(self) -> Space:
         """Where the messages lie now: LangChain makes a history before the run that uses it is known."""
-        return place_of(current_run(), self.memory).space if self._given is None else self._given
+        if self._given is not None:
+            return self._given
+        return place_of(current_run(), self.memory, require_user=self.require_user).space
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
@@ -87,6 +92,14 @@ class EngrammaChatMessageHistory(BaseChatMessageHistory):
             "content": text_of(message), "speaker": speaker_of(message), "session": self.session_id, "space": self.space,
             "category": CATEGORY, "metadata": {CATEGORY: message_to_dict(message)}, "distinct": True,
         }  # fmt: skip
+
+
+def _given_space(space: Any) -> Space:
+    if callable(space):
+        raise InvalidInput(
+            f"space={space!r} is a function: give its result, a text or a tuple of texts, or no space for the run's"
+        )
+    return checked_space(space)
 
 
 def checked_session(session: Any) -> str:

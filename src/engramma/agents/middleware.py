@@ -24,8 +24,17 @@ from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
-from engramma.agents.policies import Everything, InjectPolicy, InSystemMessage, Recalled, RetrievePolicy, WritePolicy
-from engramma.agents.run import Place, SpaceOf, current_run, place_of
+from engramma.agents.policies import (
+    Everything,
+    InjectPolicy,
+    InSystemMessage,
+    Recalled,
+    RetrievePolicy,
+    WritePolicy,
+    checked_policy,
+    injected,
+)
+from engramma.agents.run import Place, SpaceOf, checked_memory, checked_space_of, current_run, place_of
 from engramma.agents.tools import memory_tools
 from engramma.agents.turns import Exchange, as_data, as_hits, is_answer, newest_exchange, persisted, recalled, with_result
 from engramma.memory import Memory
@@ -55,6 +64,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         space: says whose memory it is in a run without ``user_id``.
         name: tells it from another one in the same agent, with another memory; give that one ``tools=False``,
             as tools of one name cannot stand twice.
+        require_user: refuse a run without ``user_id``, instead of working in the memory's own space.
 
     The result of a run holds ``memories`` (recalled) and ``saved_memories`` beside ``messages``.
     """
@@ -64,16 +74,21 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def __init__(
         self, memory: Memory, *, write: WritePolicy | None = None, retrieve: RetrievePolicy | None = None,
         inject: InjectPolicy | None = None, tools: bool | Sequence[str] = True, space: SpaceOf | None = None,
-        name: str | None = None,
+        name: str | None = None, require_user: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._memory, self._space, self._name = memory, space, name
+        self._memory, self._space, self._name, self._require_user = (
+            checked_memory(memory),
+            checked_space_of(space),
+            name,
+            require_user,
+        )
         self._resumed: dict[tuple[Place, str], list[dict[str, Any]]] = {}
-        self._write: WritePolicy = write or Everything()
-        self._retrieve: RetrievePolicy = retrieve or Recalled()
-        self._inject: InjectPolicy = inject or InSystemMessage()
+        self._write: WritePolicy = checked_policy("write", write, Everything())
+        self._retrieve: RetrievePolicy = checked_policy("retrieve", retrieve, Recalled())
+        self._inject: InjectPolicy = checked_policy("inject", inject, InSystemMessage())
         only = None if tools is True else (tools or ())
-        self.tools: Sequence[BaseTool] = memory_tools(memory, space=space, only=only)
+        self.tools: Sequence[BaseTool] = memory_tools(memory, space=space, only=only, require_user=require_user)
 
     @property
     def name(self) -> str:
@@ -81,7 +96,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         return self._name or super().name
 
     def _place(self) -> Place:
-        return place_of(current_run(), self._memory, self._space)
+        return place_of(current_run(), self._memory, self._space, self._require_user)
 
     # -- before: recall
 
@@ -127,7 +142,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
                 self._resumed[key] = self._recall(key[1], request.state["messages"])
             memories = self._resumed[key]
         own = [one for one in memories if one.get("by") == self._name]
-        return request.override(system_message=self._inject(request.system_message, as_hits(own)))
+        return request.override(system_message=injected(self._inject, request.system_message, as_hits(own)))
 
     # -- after: write
 

@@ -16,8 +16,17 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import MessagesState
 
 from engramma.agents.chat_models import chat_model
-from engramma.agents.policies import Everything, InjectPolicy, InSystemMessage, Recalled, RetrievePolicy, WritePolicy
-from engramma.agents.run import SpaceOf, current_run, place_of
+from engramma.agents.policies import (
+    Everything,
+    InjectPolicy,
+    InSystemMessage,
+    Recalled,
+    RetrievePolicy,
+    WritePolicy,
+    checked_policy,
+    injected,
+)
+from engramma.agents.run import SpaceOf, checked_memory, checked_space_of, current_run, place_of
 from engramma.agents.turns import Exchange, as_data, as_hits, is_answer, newest_exchange, own_text, own_words, persisted, recalled
 from engramma.errors import InvalidInput
 from engramma.memory import Memory
@@ -41,15 +50,19 @@ class MemoryState(MessagesState, total=False):
     saved_memories: list[dict[str, Any]]
 
 
-def retrieve_context(memory: Memory, *, retrieve: RetrievePolicy | None = None, space: SpaceOf | None = None) -> Node:
+def retrieve_context(
+    memory: Memory, *, retrieve: RetrievePolicy | None = None, space: SpaceOf | None = None, require_user: bool = False
+) -> Node:
     """A node that recalls what bears on what the user says.
 
-    Reads: ``messages``. Returns: ``current_user_text``, ``memories``.
+    Reads: ``messages``. Returns: ``current_user_text``, ``memories``. ``space`` and ``require_user`` say what
+    becomes of a run that names no user (see ``place_of``).
     """
-    policy = retrieve or Recalled()
+    policy: RetrievePolicy = checked_policy("retrieve", retrieve, Recalled())
+    checked_memory(memory), checked_space_of(space)
 
     def retrieve_context(state: MemoryState) -> Update:
-        place = place_of(current_run(), memory, space)
+        place = place_of(current_run(), memory, space, require_user)
         messages = state["messages"]
         asked = newest_exchange(messages).user
         hits = recalled(asked, messages, memory, place, policy) if asked else as_hits([])
@@ -67,7 +80,7 @@ def call_model(
     Reads: ``messages``, ``memories``. Returns: ``messages`` (the reply), ``assistant_text`` ("" when the
     reply calls tools). Raises InvalidInput for tools beside a runnable that is no chat model: bind them yourself.
     """
-    policy = inject or InSystemMessage()
+    policy: InjectPolicy = checked_policy("inject", inject, InSystemMessage())
     resolved = chat_model(model) if isinstance(model, str | BaseChatModel) else model
     if tools and not isinstance(resolved, BaseChatModel):
         raise InvalidInput(f"tools={list(tools)!r} cannot be bound to {resolved!r}: give model.bind_tools(tools) as the model")
@@ -75,7 +88,7 @@ def call_model(
 
     def prompt(state: MemoryState) -> list[BaseMessage]:
         own, rest = _parted(state["messages"], system_prompt)
-        system = policy(own, as_hits(state.get("memories") or []))
+        system = injected(policy, own, as_hits(state.get("memories") or []))
         return [*([system] if system else []), *rest]
 
     def update(reply: BaseMessage) -> Update:
@@ -97,12 +110,16 @@ def _parted(messages: Sequence[BaseMessage], system_prompt: str | None) -> tuple
     return (SystemMessage(system_prompt) if system_prompt else None), list(messages)
 
 
-def persist_turn(memory: Memory, *, write: WritePolicy | None = None, space: SpaceOf | None = None) -> Node:
+def persist_turn(
+    memory: Memory, *, write: WritePolicy | None = None, space: SpaceOf | None = None, require_user: bool = False
+) -> Node:
     """A node that writes what a policy wants kept of the turn, once the assistant has answered.
 
-    Reads: ``messages``, ``current_user_text``. Returns: ``assistant_text``, ``saved_memories``.
+    Reads: ``messages``, ``current_user_text``. Returns: ``assistant_text``, ``saved_memories``. ``space`` and
+    ``require_user`` are those of ``retrieve_context``.
     """
-    policy = write or Everything()
+    policy: WritePolicy = checked_policy("write", write, Everything())
+    checked_memory(memory), checked_space_of(space)
 
     def persist_turn(state: MemoryState) -> Update:
         messages = cast("list[BaseMessage]", state["messages"])
@@ -111,7 +128,7 @@ def persist_turn(memory: Memory, *, write: WritePolicy | None = None, space: Spa
         turn = newest_exchange(messages)
         told = own_words(state.get("current_user_text") or "") or turn.user
         exchange = turn if told == turn.user else Exchange(told, turn.assistant, turn.user_id, turn.assistant_id)
-        saved = persisted(exchange, memory, place_of(current_run(), memory, space), policy)
+        saved = persisted(exchange, memory, place_of(current_run(), memory, space, require_user), policy)
         return {"assistant_text": turn.assistant, "saved_memories": saved}
 
     return persist_turn

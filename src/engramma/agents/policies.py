@@ -21,17 +21,21 @@ from typing import Any, ClassVar
 from langchain_core.messages import SystemMessage
 
 from engramma.agents.run import Place
+from engramma.analysts.asking import asks, only_asks, told
 from engramma.analysts.chat import RECALLED, keep_messages, keep_schema, kept
+from engramma.dates import bound
 from engramma.errors import InvalidInput, ModelError, StoreError
 from engramma.filters import Where
 from engramma.memory import Memory
 from engramma.models import resolve_llm
 from engramma.models.base import LLM, foreign_model
-from engramma.note import Hit, Why
-from engramma.recall import Hits
-from engramma.words import denies, sentences, tokens
+from engramma.note import ASSISTANT, USER, Hit, Note, Why
+from engramma.recall import LINKED_LEAST, Hits, Request
+from engramma.scoring import DEFAULT_CUT_OFF
+from engramma.words import denies, sentences, terms, tokens
 
 log = logging.getLogger("engramma")
+_LOOKED_AT = 2000  # characters of a note, to see whether it only asks
 _DOWN = (ModelError, ConnectionError, TimeoutError)  # an embedding model that cannot be asked now; StoreBusy is one too
 
 Memo = str | Mapping[str, Any]
@@ -57,6 +61,28 @@ RetrievePolicy = Callable[[str, Memory, Place], Hits]
 InjectPolicy = Callable[[SystemMessage | None, Hits], SystemMessage | None]
 
 
+def checked_policy(name: str, given: Any, default: Any) -> Any:
+    """A policy, the default for None. Raises InvalidInput for what cannot be called with what a policy is called with."""
+    if given is None:
+        return default
+    kinds = {"write": "Everything(), Patterns()", "retrieve": "Recalled(k=5)", "inject": "InSystemMessage(), ToolOnly()"}
+    if isinstance(given, type):
+        raise InvalidInput(f"{name}={given.__name__} is a class: give one of its objects, {given.__name__}()")
+    if not callable(given):
+        raise InvalidInput(f"{name}={given!r} is no policy: give {kinds[name]} or a function of yours")
+    return given
+
+
+def injected(inject: InjectPolicy, system: SystemMessage | None, hits: Hits) -> SystemMessage | None:
+    """The system message that a policy makes. Raises InvalidInput for anything else."""
+    made: Any = inject(system, hits)
+    if made is not None and not isinstance(made, SystemMessage):
+        raise InvalidInput(
+            f"inject={inject!r} gave {made!r:.200}, not a SystemMessage: return SystemMessage(text), or None for none"
+        )
+    return made
+
+
 # -- write
 
 
@@ -72,8 +98,8 @@ class Everything:
 
     def __call__(self, turn: Turn) -> list[Memo]:
         """A memo for the user's words, and one for the answer."""
-        said = list(turn.said or [("user", turn.user)])
-        said += [("assistant", turn.assistant)] if self.assistant else []
+        said = list(turn.said or [(USER, turn.user)])
+        said += [(ASSISTANT, turn.assistant)] if self.assistant else []
         return [{"content": text, "speaker": speaker} for speaker, text in said if text.strip()]
 
 
@@ -94,36 +120,6 @@ _CHINESE = (
     r"我(?:决定|決定|打算|计划|計劃|搬|换|換|买|買|对.{0,8}过敏|對.{0,8}過敏|毕业|畢業|出生|结婚|結婚)",
     r"[记記]住", r"[记記]得", r"别忘|別忘", r"不要忘", r"[记記]一下",
 )  # fmt: skip
-
-# What asks instead of telling. English often drops the question mark, so the order of words counts: "where do I live"
-# asks, "where I live" tells. 什么都, 谁也 are no questions.
-_WHO = "(?:i|you|we|he|she|it|they|my|your|our|there|anyone|somebody|someone)"
-_DOES = "(?:do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|may|might)(?:n['’]?t)?"
-_ASKS = "what|who|whom|whose|where|when|why|which|how"
-_ASKED_EN = (
-    rf"^(?:(?:and|so|but|or|ok|okay|hey|hi|hello|well|then|also|btw|please)\W+)*(?:{_DOES}\s+{_WHO}\b"
-    rf"|(?:{_ASKS})(?:['’]?s\s+(?:my|your|our)\b|(?:\s+(?!{_WHO}\b)\w+){{0,3}}?\s+{_DOES}\s+{_WHO}\b))",
-    rf"\b(?:(?:tell|remind|show) me|you know|to know|i wonder|i forgot|guess)\s+(?:\w+\s+)?(?:{_ASKS}|if|whether)\b",
-    r"\byou (?:still |even |also )?(?:remember|recall)\b",
-)
-_WH_ZH = r"(?:什[么麼]|啥|[谁誰]|哪[儿兒里裡个個天]?|怎[么麼])(?!.{0,2}[都也])|多少|为何|為何|[几幾][岁歲点點个個月号號]"
-_ASKED_ZH = (_WH_ZH, r"[吗嗎呢][。！\s]*$", r"是不是|有[没沒]有|是否|[记記]不[记記]得")
-_ASKED = re.compile("|".join((r"[?？]\s*$", *_ASKED_EN, *_ASKED_ZH)), re.IGNORECASE)
-_ORDERED = re.compile(
-    r"^\W*(?:please\W+)?(?:(?:can|could|will|would) you\W+(?:please\W+)?)?"
-    r"(?:remember\W+(?:that|this|to|i|i['’]m|my\b.*\b(?:is|are))\b|don['’]?t forget\b|keep in mind\b|note that\b|call me\b)"
-    r"|^[请請]?(?:务必|一定要?|你要|[帮幫]我)*(?:[记記]住|[记記]一下|[别別]忘)(?!了?[吗嗎没沒])"
-    rf"|^(?!.*(?:{_WH_ZH})).*(?:能|可以|麻[烦煩])(?:[你您])?(?:[帮幫]我)?(?:[记記]住|[记記]一下|[记記]得)",
-    re.IGNORECASE,
-)
-_CLAUSE = re.compile(r"[,，;；、]")
-
-
-def _told(sentence: str) -> list[str]:
-    """The clauses of a sentence that tell or order, and the whole of it where none asks."""
-    clauses = [part.strip() for part in _CLAUSE.split(sentence)]
-    told = [part for part in clauses if not _ASKED.search(part) or _ORDERED.search(part)]
-    return [*told, sentence] if len(told) == len(clauses) else told
 
 
 @dataclass(frozen=True)
@@ -158,11 +154,11 @@ class Patterns:
         """Whether a clause of the text says something to keep."""
         if not self.patterns and not self.more:
             return False
-        return any(self._cue.search(part) for sentence in sentences(text) for part in _told(sentence))
+        return any(self._cue.search(part) for sentence in sentences(text) for part in told(sentence))
 
     def __call__(self, turn: Turn) -> list[Memo]:
         """Each speaker's words, if a pattern matches them."""
-        said = turn.said or [("user", turn.user)]
+        said = turn.said or [(USER, turn.user)]
         return [{"content": text, "speaker": speaker} for speaker, text in said if self.matches(text)]
 
 
@@ -205,7 +201,7 @@ class Novel:
         said = hit.note.content
         if said.strip() == text.strip():
             return True
-        if denies(said) != denies(text) or _ASKED.search(said.strip()):
+        if denies(said) != denies(text) or asks(said):
             return False
         return _holds(said, text) or hit.why.dense >= self.likeness
 
@@ -246,7 +242,7 @@ class Judged:
             return []
         try:
             known = [hit.note.content for hit in turn.memory.search(turn.user, k=5, space=turn.place.space)]
-            said = "\n".join(text if who == "user" else f"{who}: {text}" for who, text in turn.said) or turn.user
+            said = "\n".join(text if who == USER else f"{who}: {text}" for who, text in turn.said) or turn.user
             with foreign_model(self._llm.name):
                 reply = self._llm.complete(keep_messages(said, turn.assistant, known), schema=keep_schema())
             parts = kept(reply.text)
@@ -255,7 +251,7 @@ class Judged:
                 raise
             log.warning("%s did not judge what to keep, the user's words are kept: %s", self._llm.name, error)
             return self.otherwise(turn)
-        more = {"speaker": "user", "metadata": {"said": turn.user}}
+        more = {"speaker": USER, "metadata": {"said": turn.user}}
         return [{"content": part.content, "importance": part.importance, **more} for part in parts]
 
 
@@ -264,7 +260,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Recalled:
-    """Recall with its options, and the ``last`` notes where nothing matches.
+    """Recall with its options, and the ``last`` things that the user told where nothing matches.
+
+    Notes that only ask, and answers without a word of content ("Nice!"), say nothing to a model: they are left
+    out unless ``talk`` is True.
 
     >>> Recalled(k=3, last=0, where={"tags": {"$in": ["work"]}}).k
     3
@@ -272,6 +271,7 @@ class Recalled:
 
     k: int = 5
     last: int = 3
+    talk: bool = False
     min_relevance: float | None = None
     expand: bool = True
     where: Where | None = None
@@ -284,6 +284,9 @@ class Recalled:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        cut_off = DEFAULT_CUT_OFF if self.min_relevance is None else self.min_relevance
+        Request("?", (), where=self.where, min_relevance=cut_off, include=frozenset(self.include))  # raises now, not in a run
+        bound("since", self.since)
 
     def __call__(self, query: str, memory: Memory, place: Place) -> Hits:
         """The hits; should the embedding model be down, the last notes, whose ``why`` says so."""
@@ -291,24 +294,41 @@ class Recalled:
         if query.strip():
             try:
                 hits = memory.search(
-                    query, k=self.k, space=place.space, where=self.where, since=self.since, expand=self.expand,
-                    min_relevance=self.min_relevance, include=self.include, rerank=self.rerank,
+                    query, k=self.k if self.talk else 2 * self.k, space=place.space, where=self.where, since=self.since,
+                    expand=self.expand, min_relevance=self.min_relevance, include=self.include, rerank=self.rerank,
                 )  # fmt: skip
             except _DOWN as error:
                 if isinstance(error, StoreError):
                     raise
                 log.warning("could not search the memory, the last notes are shown: %s", error)
                 remark, hits = f"not searched ({error}): one of the last notes", Hits()
-            hits = Hits(hit for hit in hits if hit.note.content.strip() != query.strip())  # asked before, which says nothing
-            if hits:
-                return hits
+            if kept := self._kept(hits, query):
+                return kept
         return self._last(memory, place, remark)
+
+    def _kept(self, hits: Hits, query: str) -> Hits:
+        """The hits that say something; that the same was asked before says nothing."""
+        telling = [hit for hit in hits if hit.note.content.strip() != query.strip() and (self.talk or _tells(hit.note))]
+        linked = [hit for hit in telling if not hit.why.direct][: max(self.k, LINKED_LEAST)]
+        return Hits([*[hit for hit in telling if hit.why.direct][: self.k], *linked])
 
     def _last(self, memory: Memory, place: Place, remark: str) -> Hits:
         if not self.last:
             return Hits()
-        notes = memory.list(space=place.space, where=self.where, since=self.since, limit=self.last, newest_first=True)
-        return Hits(Hit(note, 0.0, Why(remarks=(remark,))) for note in notes)
+        notes = memory.list(space=place.space, where=self.where, since=self.since, limit=self._looked_at, newest_first=True)
+        told = [note for note in notes if self.talk or (note.speaker != ASSISTANT and _tells(note, USER))]
+        return Hits(Hit(note, 0.0, Why(remarks=(remark,))) for note in told[: self.last])
+
+    @property
+    def _looked_at(self) -> int:
+        return self.last if self.talk else 10 * self.last
+
+
+def _tells(note: Note, speaker: str = ASSISTANT) -> bool:
+    """Whether a note says something to a model: more than a question or, of a speaker's, "Nice!"."""
+    text = note.content[:_LOOKED_AT]
+    empty = len(set(terms(text))) < 2 and not any(map(str.isdigit, text))
+    return not only_asks(text) and not (empty and note.speaker in (speaker, ASSISTANT))
 
 
 # -- inject
@@ -325,6 +345,9 @@ class InSystemMessage:
     max_tokens: int = 800
     heading: str = RECALLED
     recalls: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_tokens(self.max_tokens)
 
     def __call__(self, system: SystemMessage | None, hits: Hits) -> SystemMessage | None:
         """The system message with the notes; as it was where there are none."""
@@ -352,6 +375,7 @@ class InPrompt:
     recalls: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        _check_tokens(self.max_tokens)
         if not isinstance(self.prompt, str) and not callable(self.prompt):
             raise InvalidInput(f"prompt={self.prompt!r} is neither a text with {{memories}} nor a function of the notes' text")
         if isinstance(self.prompt, str) and "{memories}" not in self.prompt:
@@ -362,6 +386,11 @@ class InPrompt:
         block = hits.context(self.max_tokens)
         text = self.prompt.replace("{memories}", block) if isinstance(self.prompt, str) else self.prompt(block)
         return SystemMessage(text)
+
+
+def _check_tokens(given: Any) -> None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InvalidInput(f"max_tokens={given!r} must be a whole number of at least 1; ToolOnly() injects nothing")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, run_in_executor
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from engramma.agents.run import Place, Run, SpaceOf, current_run, place_of
+from engramma.agents.run import Place, SpaceOf, checked_memory, checked_space_of, current_run, place_of
 from engramma.dates import bound
-from engramma.draft import checked_space
 from engramma.errors import InvalidInput
 from engramma.filters import Where, parse
 from engramma.memory import Memory
-from engramma.note import Hit, Space
+from engramma.note import Hit
 from engramma.recall import INCLUDABLE
 
 OPTIONS = ("k", "min_relevance", "expand", "where", "since", "until", "include", "rerank")
@@ -35,7 +34,8 @@ class EngrammaRetriever(BaseRetriever):
     [] comes back, as from any other retriever.
 
     Whose memory is searched comes from the run: ``context.user_id``, else ``configurable["user_id"]``,
-    else ``space`` (a space, or a function of the run that names one), else the memory's own.
+    else ``space`` (a space, or a function of the run that names one), else the memory's own. With
+    ``require_user`` a run that names no user is refused.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -49,7 +49,17 @@ class EngrammaRetriever(BaseRetriever):
     until: datetime | date | str | None = None
     include: tuple[str, ...] = ()
     rerank: Any = None
-    space: SpaceOf | Space | None = None
+    space: SpaceOf | None = None
+    require_user: bool = False
+
+    def __init__(self, memory: Memory, **fields: Any) -> None:
+        """The memory, by position or by name, and any of the fields by name."""
+        super().__init__(**fields | {"memory": memory})
+
+    @field_validator("memory", mode="plain")
+    @classmethod
+    def _check_memory(cls, value: Any) -> Memory:
+        return checked_memory(value)
 
     @field_validator("where", mode="plain")
     @classmethod
@@ -74,7 +84,7 @@ class EngrammaRetriever(BaseRetriever):
     @field_validator("space", mode="plain")
     @classmethod
     def _check_space(cls, value: Any) -> Any:
-        return value if value is None or callable(value) else checked_space(value)
+        return checked_space_of(value)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """The documents for a query, from the memory of the run that the config names."""
@@ -105,11 +115,8 @@ class EngrammaRetriever(BaseRetriever):
         """Where a call searches. A config of its own adds to what the run around it says, and hides none of it."""
         around, run = current_run(), current_run(ensure_config(config))
         given = {name: value for name, value in run.configurable.items() if value is not None}
-        run = replace(run, configurable={**around.configurable, **given})
-        return place_of(run, self.memory, self._space_of)
-
-    def _space_of(self, run: Run) -> Space | None:
-        return self.space(run) if callable(self.space) else self.space
+        run = replace(run, configurable={**run.configurable, **around.configurable, **given})
+        return place_of(run, self.memory, self.space, self.require_user)
 
 
 def as_document(hit: Hit) -> Document:

@@ -8,11 +8,17 @@ A message list becomes a *lead* (system messages, then summaries), which always 
 *blocks*: an AI message that calls tools together with all its results, or any other message alone.
 Blocks stay whole or leave whole. What no chat model accepts leaves in any case: results that
 nobody asked for, and calls that were never answered.
+
+What the user says now and the system prompt are never cut. Where a budget has no room for all, the oldest
+turns leave first, then the rest gives way as ``within_budget`` says, recalled notes among it: one whole
+note after another, and their fence stays closed.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +37,17 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately
 
 from engramma.agents.turns import is_summary
+from engramma.analysts.chat import RECALLED
 from engramma.errors import InvalidInput
+
+log = logging.getLogger("engramma")
 
 TokenCounter = Callable[[list[BaseMessage]], int]
 Messages = list[BaseMessage]
 Block = list[BaseMessage]
 
 MARK = "[…]"
+LEAST = 50  # tokens of a budget, below which there is room for nothing but the present words
 _LEGIBLE = 200  # characters that a shortened content keeps while others can still be shortened
 
 
@@ -67,9 +77,10 @@ def keep_last(n: int) -> KeepLast:
 
 
 def token_budget(max_tokens: int, token_counter: TokenCounter = count_tokens) -> TokenBudget:
-    """Middleware that sends what fits in ``max_tokens`` (see ``within_budget``).
+    """Middleware that sends what fits in ``max_tokens``, at least 50 (see ``within_budget``).
 
-    The system message counts too, recalled memories in it included; descriptions of tools do not.
+    The system message counts too, recalled memories in it included; descriptions of tools do not. With a
+    ``token_counter`` of your own, which may count anything, any whole number will do.
     """
     return TokenBudget(max_tokens, token_counter)
 
@@ -99,7 +110,7 @@ class KeepLast(_Shortening):
 
     def __init__(self, n: int) -> None:
         super().__init__()
-        self.n = checked_size("n", n)
+        self.n = checked_size("n", n, why=_ANSWERED)
 
     def shortened(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request with the last messages."""
@@ -112,25 +123,41 @@ class TokenBudget(_Shortening):
 
     def __init__(self, max_tokens: int, token_counter: TokenCounter = count_tokens) -> None:
         super().__init__()
-        if not callable(token_counter):
-            raise InvalidInput(f"token_counter={token_counter!r} cannot be called: give a function of a list of messages")
-        self.max_tokens = checked_size("max_tokens", max_tokens)
+        self.max_tokens = checked_budget(max_tokens, token_counter)
         self.token_counter = token_counter
+        self._told = ""
 
     def shortened(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request inside the budget, its system message counted and at the very last shortened too."""
+        """The request inside the budget, its system message counted; where it cannot be, one warning a turn says so."""
         system = [] if request.system_message is None else [request.system_message]
-        kept: list[Any] = within_budget([*system, *request.messages], self.max_tokens, self.token_counter)
-        if not system:
-            return request.override(messages=kept)
-        return request.override(system_message=kept[0], messages=kept[1:])
+        found, remark = fitted([*system, *request.messages], self.max_tokens, self.token_counter)
+        kept: list[Any] = found
+        if remark and remark != self._told:
+            log.warning(remark)
+        self._told = remark
+        if system and kept and isinstance(kept[0], SystemMessage):
+            return request.override(system_message=kept[0], messages=kept[1:])
+        return request.override(system_message=None, messages=kept)
 
 
-def checked_size(name: str, value: Any, least: int = 1) -> int:
+_ANSWERED = ": the message that is to be answered is always sent"
+
+
+def checked_size(name: str, value: Any, least: int = 1, why: str = "") -> int:
     """A whole number of at least ``least``. Raises InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}{why}")
     return value
+
+
+def checked_budget(max_tokens: Any, token_counter: Any) -> int:
+    """A budget that something fits in. Raises InvalidInput."""
+    if not callable(token_counter):
+        raise InvalidInput(f"token_counter={token_counter!r} cannot be called: give a function of a list of messages")
+    if token_counter is not count_tokens:
+        return checked_size("max_tokens", max_tokens, why=_ANSWERED)
+    why = ": the system prompt and what the user says now are never cut, and in less nothing stands beside them"
+    return checked_size("max_tokens", max_tokens, LEAST, why)
 
 
 # -- the same as plain functions
@@ -142,7 +169,7 @@ def last_messages(messages: Sequence[MessageLikeRepresentation], n: int) -> Mess
     System messages and summaries come first and are not counted. The current user message always
     stays, and so does the newest block after it, even where that alone is more than ``n`` messages.
     """
-    checked_size("n", n)
+    checked_size("n", n, why=_ANSWERED)
     thread = divided(messages)
     return [*thread.lead, *_newest(thread, n, len, len)]
 
@@ -155,12 +182,21 @@ def within_budget(
     System messages and summaries come first and count. The newest turn that does not fit stays all
     the same if it does with the results of its tools shortened, to end in "[…]". Where the present
     turn alone is too long, its user message stays with the newest blocks that fit, at least the last;
-    where that is too long too, contents are shortened: results of tools first, then what was said,
-    then summaries, then the system message. The messages given stay as they are.
+    where that is too long too, something gives way: results of tools first, which are shortened, then
+    what the assistant said, then summaries, then the recalled notes, which leave from the last one on.
 
-    Raises InvalidInput for a budget in which not even that has room.
+    The words of the user's message and the system prompt stay whole in any case. Where these alone are
+    over the budget they are sent all the same, with the last call of tools and 200 characters of each
+    result, and a warning in the log says the figures. The messages given stay as they are.
     """
-    checked_size("max_tokens", max_tokens)
+    kept, remark = fitted(messages, checked_budget(max_tokens, token_counter), token_counter)
+    if remark:
+        log.warning(remark)
+    return kept
+
+
+def fitted(messages: Sequence[MessageLikeRepresentation], max_tokens: int, token_counter: TokenCounter) -> tuple[Messages, str]:
+    """What ``within_budget`` keeps, and what is to be said where that is over the budget, else ""."""
     thread = divided(messages)
 
     def fits(some: Messages) -> bool:
@@ -168,15 +204,18 @@ def within_budget(
 
     talk = _newest(thread, max_tokens, lambda some: token_counter([*thread.lead, *some]), token_counter)
     if fits([*thread.lead, *talk]):
-        return [*thread.lead, *_turn_before(thread, talk, fits), *talk]
-    shortened = _squeezed([*thread.lead, *talk], fits)
-    if not fits(shortened) and thread.current is not None:
-        shortened = _squeezed([*thread.lead, thread.current], fits)
-    if fits(shortened):
-        return shortened
-    raise InvalidInput(
-        f"max_tokens={max_tokens!r} has no room for the current message, even shortened: give at least {token_counter(shortened)}"
+        return [*thread.lead, *_turn_before(thread, talk, fits), *talk], ""
+    now = talk if thread.current is None else [thread.current]
+    for some in ([*thread.lead, *talk], [*thread.lead, *now], [*thread.systems, *now]):
+        shortened = _squeezed(some, fits)
+        if fits(shortened):
+            return shortened, ""
+    own, said = shortened[: len(shortened) - len(now)], shortened[len(shortened) - len(now) :]
+    remark = (
+        f"max_tokens={max_tokens!r} is less than the system prompt ({token_counter(own)} tokens) and what the user says now "
+        f"({token_counter(said)}) have: both are sent whole, without recalled notes and earlier turns"
     )
+    return [*shortened, *_last_step(thread)], remark
 
 
 # -- the parts of a thread
@@ -290,36 +329,43 @@ def _turn_before(thread: Thread, talk: Messages, fits: Callable[[Messages], bool
     return squeezed[len(thread.lead) : len(squeezed) - len(talk)] if fits(squeezed) else []
 
 
+def _last_step(thread: Thread) -> Messages:
+    """The newest block after the user's message, its results short: without it a model would make the same call for ever."""
+    block = [] if thread.current is None else flat(thread.present()[-1:])
+    return _capped(block, _is_result, _LEGIBLE, lambda _: False)
+
+
 # -- shortening
 
 
 def _squeezed(messages: Messages, fits: Callable[[Messages], bool]) -> Messages:
-    """The messages with contents shortened until they fit, or as short as they can be."""
+    """The messages with contents shortened until they fit, or as short as they may be."""
     if fits(messages):
         return messages
     messages = [_without_giants(message, fits) for message in messages]
     for chosen, least in _SACRIFICES:
-        messages = _capped(messages, chosen, least, fits)
-    return messages if fits(messages) else [_bare(message) for message in messages]
+        messages = _capped(messages, chosen, least, fits) if chosen else _with_fewer_notes(messages, fits)
+    return messages if fits(messages) else [message if _is_whole(message) else _bare(message) for message in messages]
 
 
 def _is_result(message: BaseMessage) -> bool:
     return isinstance(message, ToolMessage)
 
 
-def _is_system(message: BaseMessage) -> bool:
-    return isinstance(message, SystemMessage)
+def _is_whole(message: BaseMessage) -> bool:
+    """Whether a message is never cut: system prompts, and what the user says."""
+    return isinstance(message, SystemMessage) or (isinstance(message, HumanMessage) and not is_summary(message))
 
 
-def _is_said(message: BaseMessage) -> bool:
-    return not (_is_result(message) or _is_system(message) or is_summary(message))
+def _is_answered_text(message: BaseMessage) -> bool:
+    return not (_is_result(message) or _is_whole(message) or is_summary(message))
 
 
-_SACRIFICES = (
-    (_is_result, _LEGIBLE), (_is_said, _LEGIBLE), (is_summary, _LEGIBLE), (_is_result, 0),
-    (_is_system, _LEGIBLE), (is_summary, 0), (_is_said, 0), (_is_system, 0),
+_SACRIFICES: tuple[tuple[Callable[[BaseMessage], bool] | None, int], ...] = (
+    (_is_result, _LEGIBLE), (_is_answered_text, _LEGIBLE), (is_summary, _LEGIBLE), (None, 0),
+    (_is_result, 0), (is_summary, 0), (_is_answered_text, 0),
 )  # fmt: skip
-"""Whose contents are shortened, in order, and how many characters they keep at that point."""
+"""Whose contents are shortened, in order, and how many characters they keep at that point; at None notes leave."""
 
 
 def _capped(messages: Messages, chosen: Callable[[BaseMessage], bool], least: int, fits: Callable[[Messages], bool]) -> Messages:
@@ -342,8 +388,15 @@ def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
 
 
 def cut_text(text: str, length: int) -> str:
-    """A text of at most ``length`` characters; where some are left out, it ends in the mark, which always has room."""
-    return text if len(text) <= length else f"{text[: max(0, length - len(MARK) - 1)]} {MARK}".strip()
+    """A text of at most ``length`` characters; where some are left out, it ends in the mark, which always has room.
+
+    A block of recalled notes that has no room leaves whole, as one without its end would let a note pose as a prompt.
+    """
+    if len(text) <= length:
+        return text
+    end = max(0, length - len(MARK) - 1)
+    end = next((block.start() for block in _BLOCK.finditer(text) if block.start() < end < block.end()), end)
+    return f"{text[:end].rstrip()} {MARK}".strip()
 
 
 def _texts(content: Any) -> Iterator[str]:
@@ -385,3 +438,49 @@ def _without_giants(message: BaseMessage, fits: Callable[[Messages], bool]) -> B
 def _bare(message: BaseMessage) -> BaseMessage:
     """A copy that is down to the mark where it had parts."""
     return message if isinstance(message.content, str) else message.model_copy(update={"content": MARK})
+
+
+# -- recalled notes in a system message
+
+
+_BLOCK = re.compile(rf"(?:{re.escape(RECALLED)}\n)?<memories note=\"[^\"\n]*\">\n(?P<notes>.*?)\n *</memories>\n?", re.DOTALL)
+_NEXT_NOTE = re.compile(r"\n(?=\[\d+\] )")
+
+
+def _with_fewer_notes(messages: Messages, fits: Callable[[Messages], bool]) -> Messages:
+    """The system messages with as many recalled notes, from the first one on, as have room."""
+    texts = [text for one in messages if isinstance(one, SystemMessage) for text in _texts(one.content)]
+    total = sum(len(_NEXT_NOTE.split(block["notes"])) for text in texts for block in _BLOCK.finditer(text))
+    return _with_notes(messages, greatest(0, total, lambda number: fits(_with_notes(messages, number))))
+
+
+def _with_notes(messages: Messages, number: int) -> Messages:
+    """The system messages with the first ``number`` notes: a block without any leaves whole, and so does a message."""
+    left = number
+
+    def shorter(block: re.Match[str]) -> str:
+        nonlocal left
+        notes = _NEXT_NOTE.split(block["notes"])
+        kept, left = notes[:left], max(0, left - len(notes))
+        return block[0].replace(block["notes"], "\n".join(kept)) if kept else ""
+
+    def changed(text: str) -> str:
+        new = _BLOCK.sub(shorter, text)
+        return text if new == text else new.strip()
+
+    found = [_changed(one, changed) if isinstance(one, SystemMessage) else one for one in messages]
+    return [new for new, old in zip(found, messages, strict=True) if new is old or new.content]
+
+
+def _changed(message: BaseMessage, change: Callable[[str], str]) -> BaseMessage:
+    """A copy with each text changed, and without the parts that come to nothing; itself where nothing changes."""
+    if isinstance(message.content, str):
+        content: Any = change(message.content)
+    else:
+        content = []
+        for part in message.content:
+            text = "".join(_texts([part]))
+            new = change(text)
+            same = part if new == text else new if isinstance(part, str) else {**part, "text": new}
+            content += [same] if new or not text else []
+    return message if content == message.content else message.model_copy(update={"content": content})

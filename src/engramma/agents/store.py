@@ -10,9 +10,10 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any, Literal
 
 from langgraph.store.base import (
@@ -33,9 +34,9 @@ from langgraph.store.base import (
 from engramma.agents.items import (
     ITEM,
     as_item,
+    bounds,
     check_filter,
     checked_index,
-    coarse,
     expiry,
     is_key,
     is_searchable,
@@ -44,10 +45,12 @@ from engramma.agents.items import (
     passes,
     value_of,
 )
+from engramma.agents.run import checked_memory
 from engramma.draft import checked_count, checked_space
 from engramma.errors import Conflict, InvalidInput, UnknownId
+from engramma.filters import Where
 from engramma.memory import Memory
-from engramma.note import Note, NoteId, Space
+from engramma.note import Note, Space
 from engramma.recall import Hits
 
 Namespace = tuple[str, ...]
@@ -59,6 +62,8 @@ _SHOWN = ("merged",)
 _FOUND = ("merged", "superseded")
 _DEPTH = 50  # notes that the first step of a search looks at
 _WIDER = 4  # times as many in each step after it
+_INDEX, _MINUTES, _FLAGS = ("fields",), ("default_ttl", "sweep_interval_minutes"), ("refresh_on_read", "omit_expired")
+_NAMED = 10_000  # items that the database is asked for by name
 _FRESH = 0.99  # share of its time to live above which a read does not renew it: a commit for each read would be too many
 _PATIENCE = 20  # times that a change is tried again while others write the same item
 
@@ -69,16 +74,16 @@ class EngrammaStore(BaseStore):
     Args:
         memory: an open ``Memory``. Closing it is yours.
         index: ``{"fields": [...]}`` says which parts of a value items are found by; all of it if not given.
-            The embedder is the memory's own.
+            The embedder is the memory's own, so ``dims`` and ``embed`` are refused.
         ttl: LangGraph's ``TTLConfig``: ``default_ttl`` in minutes, ``refresh_on_read``, ``sweep_interval_minutes``
-            (a write sweeps when so much time has passed). What has expired is never shown.
+            (a write sweeps when so much time has passed). What has expired is never shown, ``omit_expired`` or not.
         min_relevance: 0 to 1. With 0, a search with a query ranks everything in its namespaces, as LangGraph's
             stores do; above 0 it leaves out what is less relevant.
 
     Namespaces match label by label. Notes that other parts of engramma wrote into a tuple space are items
     too, under their key or id. An item that another one supersedes is still an item. Each item is written
     as one commit: what of a batch is refused is refused before the first is written, but a batch that the
-    disk stops half-way is half written.
+    disk stops half-way is half written. Raises InvalidInput for settings that it does not have.
     """
 
     supports_ttl = True
@@ -86,13 +91,13 @@ class EngrammaStore(BaseStore):
     def __init__(
         self, memory: Memory, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, min_relevance: float = 0.0
     ) -> None:
-        if index and ("embed" in index or "dims" in index):
+        if isinstance(index, Mapping) and ("embed" in index or "dims" in index):
             raise InvalidInput("index: the memory has its own embedder, so give only 'fields' here: Memory.open(embedder=…)")
         if not isinstance(min_relevance, int | float) or not 0 <= min_relevance <= 1:
             raise InvalidInput(f"min_relevance={min_relevance!r} must be from 0 to 1")
-        self.memory = memory
-        self.ttl_config = ttl
-        self._fields = checked_index((index or {}).get("fields") or None)
+        self.memory = checked_memory(memory)
+        self.ttl_config = _checked_ttl(ttl)
+        self._fields = checked_index(_settings("index", index, _INDEX).get("fields") or None)
         self._min_relevance = min_relevance
         self._swept = datetime.now(UTC)
 
@@ -122,7 +127,7 @@ class EngrammaStore(BaseStore):
     def sweep_ttl(self) -> int:
         """Delete what has expired; how many items. Their history stays, and ``revert`` brings one back."""
         self._swept = datetime.now(UTC)
-        spaces = self._spaces(())
+        spaces = list(self._spaces(()))
         where = {"expires_at": {"$lte": self._swept}}
         gone = self.memory.list(where=where, space=spaces, include=_SHOWN) if spaces else []
         return sum(self._delete(note) for note in gone if minutes_to_live(note) is not None)
@@ -152,23 +157,27 @@ class EngrammaStore(BaseStore):
         limit, offset = _count("limit", op.limit), _count("offset", op.offset)
         if not isinstance(op.query, str | None):
             raise InvalidInput(f"query={op.query!r} is neither a text nor None")
-        spaces = self._spaces(_namespace(op.namespace_prefix))
+        spaces = list(self._spaces(_namespace(op.namespace_prefix)))
         if not spaces or not limit:
             return []
-        found = self._ranked(op, spaces) if op.query and op.query.strip() else self._listed(op, spaces, offset + limit)
+        ranks = op.query and op.query.strip()
+        found = self._ranked(op, spaces) if ranks else self._listed(op, spaces, offset + limit, _where(op))
         page = found[offset : offset + limit]
         self._refresh([note for note, _ in page], op.refresh_ttl)
         return [as_item(note, score) for note, score in page]
 
-    def _spaces(self, prefix: Namespace) -> list[Space]:
-        """The spaces below a prefix, label by label. Spaces that are plain texts are not the store's."""
-        return [space for space in self.memory.spaces() if isinstance(space, tuple) and space[: len(prefix)] == prefix]
+    def _spaces(self, prefix: Namespace) -> dict[Space, int]:
+        """The spaces below a prefix, label by label, with their notes. Spaces that are plain texts are not the store's."""
+        try:
+            return self.memory.spaces(prefix)
+        except InvalidInput:  # no space has such a label
+            return {}
 
-    def _listed(self, op: SearchOp, spaces: list[Space], needed: int) -> list[Scored]:
+    def _listed(self, op: SearchOp, spaces: list[Space], needed: int, where: Where | None) -> list[Scored]:
         """At least as many items as needed, where there are so many, in the order they were made."""
         limit = needed
         while True:
-            notes = self.memory.list(where=_where(op, live=True), space=spaces, include=_SHOWN, limit=limit)
+            notes = self.memory.list(where=_live(where), space=spaces, include=_SHOWN, limit=limit)
             found = [note for note in notes if _wanted(note, op)]
             if len(found) >= needed or len(notes) < limit:
                 return [(note, None) for note in found]
@@ -180,22 +189,31 @@ class EngrammaStore(BaseStore):
         Each step looks further and only adds to what the steps before it found, so that the pages of one
         query neither overlap nor leave anything out, however far one turns them.
         """
-        needed = op.offset + op.limit
-        found: dict[NoteId, Scored] = {}
+        needed, where, named = op.offset + op.limit, _where(op), False
+        found: dict[Place, Scored] = {}
         for k, least, expand in self._steps():
             hits = self.memory.search(
-                op.query or "", k=k, space=spaces, where=_where(op), include=_FOUND, min_relevance=least, expand=expand
+                op.query or "", k=k, space=spaces, where=where, include=_FOUND, min_relevance=least, expand=expand
             )
-            for note, score in self._unfolded(hits):
-                if is_searchable(note) and not _expired(note) and _wanted(note, op):
-                    found.setdefault(note.id, (note, score))
+            ranked = list(self._unfolded(hits))
+            wanted = [(note, score) for note, score in ranked if _wanted(note, op)]
+            for note, score in wanted:
+                if is_searchable(note) and not _expired(note):
+                    found.setdefault(_place(note), (note, score))
             seen = sum(1 + len(hit.why.copies) for hit in hits.direct)
             if len(found) >= needed or (least == self._min_relevance and seen < k):
                 break
+            if not named and len(wanted) < len(ranked) / 2:
+                where, named = self._named(op, spaces, where), True
         if len(found) < needed and self._min_relevance == 0:
-            rest = self._listed(op, spaces, needed + len(found))
-            found |= {note.id: (note, None) for note, _ in rest if note.id not in found}
+            rest = self._listed(op, spaces, needed + len(found), where)
+            found |= {_place(note): (note, None) for note, _ in rest if _place(note) not in found}
         return list(found.values())
+
+    def _named(self, op: SearchOp, spaces: list[Space], where: Where | None) -> Where | None:
+        """What passes a filter that the database cannot decide, by name, where it is not too many."""
+        passing = self._listed(op, spaces, _NAMED + 1, where)
+        return {"id": {"$in": [note.id for note, _ in passing]}} if len(passing) <= _NAMED else where
 
     def _steps(self) -> Iterator[tuple[int, float | None, bool]]:
         """How many notes to look at, how relevant at least, and whether to follow their links."""
@@ -218,7 +236,7 @@ class EngrammaStore(BaseStore):
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         limit, offset = _count("limit", op.limit), _count("offset", op.offset)
         depth = checked_count("max_depth", op.max_depth)
-        known = {space: count for space, count in self.memory.spaces().items() if isinstance(space, tuple)}
+        known = {tuple(space): count for space, count in self._spaces(_beginning(op.match_conditions or ())).items()}
         gone = Counter(note.space for note in self._gone(list(known)))
         names = {name for name in known if all(_matches(condition, name) for condition in op.match_conditions or ())}
         names = {name for name in names if known[name] > gone[name] or self._merged(name)}
@@ -304,6 +322,26 @@ def _insist(change: Callable[[], Any]) -> bool:
     raise AssertionError("unreachable: the last attempt raises")
 
 
+def _settings(name: str, given: Any, keys: Sequence[str]) -> Mapping[str, Any]:
+    """A dict of settings, {} for None. Raises InvalidInput for other keys than these."""
+    if not isinstance(given, Mapping | None):
+        raise InvalidInput(f"{name}={given!r} is not a dict: its keys are {', '.join(keys)}")
+    for key in given or {}:
+        if key not in keys:
+            raise InvalidInput(f"{name} has no {key!r}: its keys are {', '.join(keys)}")
+    return given or {}
+
+
+def _checked_ttl(ttl: Any) -> TTLConfig | None:
+    for name, value in _settings("ttl", ttl, (*_MINUTES, *_FLAGS)).items():
+        minutes = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if name in _MINUTES and not minutes and value is not None:
+            raise InvalidInput(f"ttl: {name}={value!r} must be a number of minutes above 0, or None")
+        if name in _FLAGS and not isinstance(value, bool):
+            raise InvalidInput(f"ttl: {name}={value!r} must be True or False")
+    return ttl  # type: ignore[no-any-return]
+
+
 def _namespace(given: Any) -> Namespace:
     if not isinstance(given, tuple | list):
         raise InvalidInput(f"namespace={given!r} is not a tuple of texts, such as ('memories', 'alice')")
@@ -322,6 +360,11 @@ def _holds(note: Note, fields: Fields | None) -> bool:
     return fields is not None and note.key == fields["key"] and note.metadata.get(ITEM) == fields["metadata"][ITEM]
 
 
+def _place(note: Note) -> Place:
+    """Where the item of a note is: two notes of one place are an item that was deleted and put anew meanwhile."""
+    return tuple(note.space), note.key or note.id
+
+
 def _expired(note: Note) -> bool:
     return note.expires_at is not None and note.expires_at <= datetime.now(UTC)
 
@@ -333,16 +376,20 @@ def _wanted(note: Note, op: SearchOp) -> bool:
     return all(passes(value.get(name), wanted) for name, wanted in op.filter.items())
 
 
-def _where(op: SearchOp, live: bool = False) -> dict[str, Any] | None:
+def _where(op: SearchOp) -> Where | None:
     """What the database can leave out beforehand; what it lets pass is looked at again."""
-    now = datetime.now(UTC)
-    parts: list[dict[str, Any]] = [{"$or": [{"expires_at": None}, {"expires_at": {"$gt": now}}]}] if live else []
-    for name, wanted in (op.filter or {}).items():
-        bounds = coarse(wanted) if name.isidentifier() else {}
-        if bounds:
-            by_hand = [{"content": bounds}] if all(isinstance(bound, str) for bound in bounds.values()) else []
-            parts.append({"$or": [{f"metadata.{ITEM}": None}, {f"metadata.{ITEM}.value.{name}": bounds}, *by_hand]})
-    return {"$and": parts} if parts else None
+    return {"$and": [bounds(op.filter)]} if op.filter else None
+
+
+def _live(where: Where | None) -> Where:
+    """What has not expired and passes another filter."""
+    return {"$and": [{"$or": [{"expires_at": None}, {"expires_at": {"$gt": datetime.now(UTC)}}]}, where or {}]}
+
+
+def _beginning(conditions: Iterable[MatchCondition]) -> Namespace:
+    """Labels that all namespaces begin with that match."""
+    paths = [tuple(condition.path) for condition in conditions if condition.match_type == "prefix"]
+    return max((tuple(takewhile(lambda label: label != "*", path)) for path in paths), key=len, default=())
 
 
 def _matches(condition: MatchCondition, name: Namespace) -> bool:

@@ -5,7 +5,7 @@
     summary_of_role         one summary of what one side said; what the others said just leaves
 
 Each is middleware for ``create_agent`` and a token budget at the same time: what reaches the model is
-always inside ``max_tokens``, ``token_budget`` need not be added. Put it last in the list of middleware.
+inside ``max_tokens`` as with ``token_budget``, which need not be added. Put it last in the list of middleware.
 Messages leave when the thread has three quarters of the budget; a system message longer than the rest
 hides the oldest of them from the model until then, so give more.
 
@@ -34,7 +34,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.runtime import Runtime
 
 from engramma.agents.chat_models import chat_model
-from engramma.agents.run import Place, SpaceOf, current_run, place_of
+from engramma.agents.run import Place, SpaceOf, checked_memory, checked_space_of, current_run, place_of
 from engramma.agents.short_term import (
     Messages,
     TokenBudget,
@@ -95,13 +95,21 @@ def shares(max_tokens: int, summary_tokens: int | None, keep_tokens: int | None,
     return found
 
 
+Notes = tuple[Memory | None, SpaceOf | None, bool]
+"""Where summaries are kept as notes: the memory if any, and what ``place_of`` needs to know beside the run."""
+
+
+def _notes(memory: Any, space: Any, require_user: bool) -> Notes:
+    return None if memory is None else checked_memory(memory), checked_space_of(space), require_user
+
+
 # -- the three strategies
 
 
 def running_summary(
     model: str | Runnable[Any, Any], *, max_tokens: int = MAX_TOKENS, summary_tokens: int | None = None,
     keep_tokens: int | None = None, input_tokens: int | None = None, token_counter: TokenCounter = count_tokens,
-    memory: Memory | None = None, space: SpaceOf | None = None,
+    memory: Memory | None = None, space: SpaceOf | None = None, require_user: bool = False,
 ) -> RunningSummary:  # fmt: skip
     """Middleware that keeps one summary of all that has left the thread.
 
@@ -109,16 +117,17 @@ def running_summary(
     ``max_tokens`` is for the summary (``summary_tokens``), a quarter for the newest messages
     (``keep_tokens``). The model reads ``input_tokens`` of messages at once at most (as many as
     ``max_tokens``, but at least 2000), so a long thread takes several calls; a longer message is cut.
-    With ``memory`` the summary is also a note in the run's space, or the one that ``space`` names.
+    With ``memory`` the summary is also a note in the space of the run's user, or else the one that ``space``
+    names; ``require_user`` refuses a run without a user.
     """
     given = shares(max_tokens, summary_tokens, keep_tokens, input_tokens, 4)
-    return RunningSummary(model, given, token_counter, memory, space)
+    return RunningSummary(model, given, token_counter, _notes(memory, space, require_user))
 
 
 def summary_of_summaries(
     model: str | Runnable[Any, Any], *, max_tokens: int = MAX_TOKENS, fan_in: int = 4, summary_tokens: int | None = None,
     keep_tokens: int | None = None, input_tokens: int | None = None, token_counter: TokenCounter = count_tokens,
-    memory: Memory | None = None, space: SpaceOf | None = None,
+    memory: Memory | None = None, space: SpaceOf | None = None, require_user: bool = False,
 ) -> SummaryOfSummaries:  # fmt: skip
     """Middleware that sums up each part of a long thread by itself; ``fan_in`` summaries of one level
     become one of the next.
@@ -128,13 +137,13 @@ def summary_of_summaries(
     The other options are those of ``running_summary``; with ``memory`` there is a note for each level.
     """
     given = shares(max_tokens, summary_tokens, keep_tokens, input_tokens, 3)
-    return SummaryOfSummaries(checked_size("fan_in", fan_in, 2), model, given, token_counter, memory, space)
+    return SummaryOfSummaries(checked_size("fan_in", fan_in, 2), model, given, token_counter, _notes(memory, space, require_user))
 
 
 def summary_of_role(
     model: str | Runnable[Any, Any], *, role: Role = "human", max_tokens: int = MAX_TOKENS, summary_tokens: int | None = None,
     keep_tokens: int | None = None, input_tokens: int | None = None, token_counter: TokenCounter = count_tokens,
-    memory: Memory | None = None, space: SpaceOf | None = None,
+    memory: Memory | None = None, space: SpaceOf | None = None, require_user: bool = False,
 ) -> SummaryOfRole:  # fmt: skip
     """Middleware that keeps one summary of what one side said: "human", "ai" or "tool".
 
@@ -143,7 +152,7 @@ def summary_of_role(
     if role not in prompts.ROLES:
         raise InvalidInput(f"role={role!r} is not a role: give one of {', '.join(map(repr, prompts.ROLES))}")
     given = shares(max_tokens, summary_tokens, keep_tokens, input_tokens, 4)
-    return SummaryOfRole(role, model, given, token_counter, memory, space)
+    return SummaryOfRole(role, model, given, token_counter, _notes(memory, space, require_user))
 
 
 # -- summaries as messages
@@ -194,10 +203,7 @@ class SummaryMiddleware(TokenBudget, ABC):
 
     role: Role | None = None
 
-    def __init__(
-        self, model: str | Runnable[Any, Any], shares: Shares, token_counter: TokenCounter, memory: Memory | None,
-        space: SpaceOf | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, model: str | Runnable[Any, Any], shares: Shares, token_counter: TokenCounter, notes: Notes) -> None:
         super().__init__(shares.max_tokens, token_counter)
         self.model: Runnable[Any, Any] = chat_model(model) if isinstance(model, str) else model
         if not isinstance(self.model, Runnable):
@@ -206,7 +212,7 @@ class SummaryMiddleware(TokenBudget, ABC):
             )
         label = getattr(self.model, "model_name", None) or getattr(self.model, "model", None)
         self._label = str(label or type(self.model).__name__)
-        self.shares, self._memory, self._space = shares, memory, space
+        self.shares, self._notes = shares, notes
 
     @abstractmethod
     def steps(self, earlier: Sequence[Summary], pieces: Pieces) -> Steps:
@@ -341,16 +347,18 @@ class SummaryMiddleware(TokenBudget, ABC):
     # -- notes
 
     def _place(self) -> Place | None:
-        return None if self._memory is None else place_of(current_run(), self._memory, self._space)
+        memory, space, require_user = self._notes
+        return None if memory is None else place_of(current_run(), memory, space, require_user)
 
     def _remember(self, place: Place | None, summaries: Summaries) -> None:
         """Keep what was written as notes. That a memory fails costs only the note."""
-        if self._memory is None or place is None:
+        memory, *_ = self._notes
+        if memory is None or place is None:
             return
         try:
             for one in summaries.written:
                 key = f"summary:{self.role or 'all'}:{one.level}:{place.session}" if place.session else None
-                _keep(self._memory, place, one.text, key)
+                _keep(memory, place, one.text, key)
         except (EngrammaError, OSError) as error:
             log.warning("the summary stands in the thread, but not in the memory: %s", error)
 

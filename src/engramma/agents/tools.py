@@ -7,13 +7,13 @@ wrong comes back as a sentence it can act on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from engramma.agents.run import Place, SpaceOf, current_run, place_of
+from engramma.agents.run import Place, SpaceOf, checked_memory, checked_space_of, current_run, place_of
 from engramma.errors import Conflict, InvalidInput, ModelError, StoreError, UnknownId
 from engramma.memory import Memory
 from engramma.note import Hit, Note
@@ -71,24 +71,35 @@ class ForgetArguments(_Arguments):
     note_id: str = Field(description="The id of the note, as search_memory showed it in {braces}.")
 
 
-def memory_tools(memory: Memory, *, space: SpaceOf | None = None, only: Sequence[str] | None = None) -> list[BaseTool]:
+def memory_tools(
+    memory: Memory, *, space: SpaceOf | None = None, require_user: bool = False, only: Sequence[str] | None = None
+) -> list[BaseTool]:
     """The tools for a model, in the space and session of the run they are called in.
 
-    ``only`` names those wanted of save_memory, search_memory, update_memory, forget_memory. Raises
-    InvalidInput for another name.
+    ``only`` lists those wanted of save_memory, search_memory, update_memory, forget_memory; ``space`` and
+    ``require_user`` say what becomes of a run that names no user (see ``place_of``). Raises InvalidInput for
+    another name, or what is no open memory.
     """
-    wanted = NAMES if only is None else tuple(only)
-    if unknown := [name for name in wanted if name not in NAMES]:
+    use = _Use(checked_memory(memory), checked_space_of(space), require_user)
+    return [use.tool(name) for name in (NAMES if only is None else _wanted(only))]
+
+
+def _wanted(only: Any) -> list[str]:
+    """The names of tools, each once. Raises InvalidInput."""
+    if isinstance(only, str) or not isinstance(only, Iterable):
+        known = only in NAMES if isinstance(only, str) else False
+        raise InvalidInput(f"only={only!r} is not a list of names: give {[only] if known else list(NAMES)!r}")
+    names = list(only)
+    if unknown := [name for name in names if name not in NAMES]:
         raise InvalidInput(f"only={unknown[0]!r} is no memory tool: they are {', '.join(NAMES)}")
-    use = _Use(memory, space)
-    return [use.tool(name) for name in wanted]
+    return list(dict.fromkeys(names))
 
 
 class _Use:
     """The verbs behind the tools."""
 
-    def __init__(self, memory: Memory, space: SpaceOf | None) -> None:
-        self._memory, self._space = memory, space
+    def __init__(self, memory: Memory, space: SpaceOf | None, require_user: bool) -> None:
+        self._memory, self._space, self._require_user = memory, space, require_user
 
     def tool(self, name: str) -> BaseTool:
         """One of the tools by its name."""
@@ -118,7 +129,7 @@ class _Use:
         )  # fmt: skip
 
     def _place(self) -> Place:
-        return place_of(current_run(), self._memory, self._space)
+        return place_of(current_run(), self._memory, self._space, self._require_user)
 
     def _told(self, verb: Verb) -> Callable[..., str]:
         """A verb whose mistakes come back as a sentence. Those of the run and damage of the store are not

@@ -18,7 +18,7 @@ from engramma.context import without_recalled
 from engramma.errors import InvalidInput
 from engramma.memory import Memory
 from engramma.models.base import without_thoughts
-from engramma.note import Hit, Link, Note, NoteId, SaidDate, Why
+from engramma.note import ASSISTANT, USER, Hit, Link, Note, NoteId, SaidDate, Why
 from engramma.recall import Hits
 
 SUMMARY = "summarization"
@@ -60,7 +60,7 @@ def newest_exchange(messages: Sequence[BaseMessage], closed: Collection[str] = (
     """What the user said since the last answer, and the answer to it if it is there already."""
     answer = messages[-1] if messages and is_answer(messages[-1]) else None
     said = [one for one in present_turn(messages[:-1] if answer else messages, closed) if isinstance(one, HumanMessage)]
-    parts = list(dict.fromkeys((one.name or "user", text) for one in said if (text := own_text(one))))  # asked again: once
+    parts = list(dict.fromkeys((one.name or USER, text) for one in said if (text := own_text(one))))  # asked again: once
     user = "\n".join(text for _, text in parts)
     last = said[-1].id if said else None
     return Exchange(user, own_text(answer) if answer else "", last, answer.id if answer else None, _by_speaker(parts))
@@ -124,11 +124,13 @@ def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) 
 
 
 def _draft(memo: str | Mapping[str, Any], number: int, turn: Exchange, place: Place) -> dict[str, Any]:
-    """A memo as the arguments of ``add``, in the run's space whatever the memo says."""
+    """A memo as the arguments of ``add``, in the run's space."""
     if not isinstance(memo, str) and (not isinstance(memo, Mapping) or not isinstance(memo.get("content"), str)):
         raise InvalidInput(f"a write policy gave {memo!r:.200}: a memo is a text, or a dict with a text as 'content'")
-    fields = {"content": memo, "speaker": "user"} if isinstance(memo, str) else dict(memo)
-    answered = fields.get("speaker") == "assistant"
+    fields = {"content": memo, "speaker": USER} if isinstance(memo, str) else dict(memo)
+    if fields.get("space", place.space) != place.space:
+        raise InvalidInput(f"a write policy gave a memo with space={fields['space']!r}: this run writes to {place.space!r} alone")
+    answered = fields.get("speaker") == ASSISTANT
     source, said = (turn.assistant_id, turn.assistant) if answered else (turn.user_id, turn.user)
     if source and "key" not in fields:  # a message that was edited keeps its id, and is another one all the same
         fields["key"] = f"{place.session or 'turn'}/{source}/{crc32(said.encode('utf-8', 'replace')):08x}/{number}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engramma import __version__
-from engramma.cli import add, change, chat, demo, graph, log, read, search, store
+from engramma.cli import add, change, chat, demo, graph, log, read, search, store, work
 from engramma.cli.group import EPILOG, Commands
 from engramma.cli.opening import Options
 
@@ -61,6 +61,7 @@ app.command("graph", rich_help_panel=READ)(graph.graph)
 app.command("stats", rich_help_panel=KEEP)(store.stats)
 app.command("check", rich_help_panel=KEEP)(store.check)
 app.command("catch-up", rich_help_panel=KEEP)(store.catch_up)
+app.command("work", rich_help_panel=KEEP)(work.work)
 app.command("reindex", rich_help_panel=KEEP)(store.reindex)
 app.command("export", rich_help_panel=KEEP)(store.export)
 app.command("load", rich_help_panel=KEEP)(store.load)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engramma.cli.group import WRONG_INPUT, complain
+from engramma.cli.group import WRONG_INPUT, complain, exit_code
 from engramma.cli.opening import chosen, opened
 from engramma.cli.screen import clean
-from engramma.errors import EngrammaError, InvalidInput
+from engramma.errors import EngrammaError, InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from engramma.cli.chat_commands import Desk
@@ -53,17 +53,23 @@ def chat(
     tools: Annotated[bool, typer.Option("--tools/--no-tools", help="Whether the model gets the memory tools.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the answers only.")] = False,
 ) -> None:  # fmt: skip
-    """Talk to a model that remembers. /help lists what you can ask of the memory meanwhile."""
+    """Talk to a model that remembers. /help lists what you can ask of the memory meanwhile.
+
+    When the last turn failed, the exit code says how.
+    """
     from engramma.cli.screen import Screen
     from engramma.settings import settings
 
     _bear_any_text()
+    _need_agents()
     named = model or settings({"llm": chosen(ctx).llm})["llm"].value
     talking = _model(named)
     options: dict[str, Any] = {"keep": keep, "short_term": short_term, "k": k, "system": system, "tools": tools}
     _check(talking, thread, **options)
     with opened(ctx, create=True) as memory, asyncio.Runner(loop_factory=_loop()) as runner:
-        _talk(runner, Screen(), memory, talking, str(named), thread, new_threads, checkpoints, quiet, options)
+        code = _talk(runner, Screen(), memory, talking, str(named), thread, new_threads, checkpoints, quiet, options)
+    if code:
+        raise typer.Exit(code)
 
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -78,15 +84,26 @@ def _bear_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _need_agents() -> None:
+    """Raise MissingExtra, in the words of who typed this command, where the packages for agents are not installed."""
+    try:
+        from engramma.agents import build_agent  # noqa: F401  # needs all of them
+    except MissingExtra as error:
+        raise MissingExtra(error.package, error.extra, "engramma chat") from error
+
+
+_FOR_GOOD = "ENGRAMMA_LLM, or llm in engramma.toml, sets it for good."
+
+
 def _model(named: Any) -> Any:
     """The chat model of a setting; where none is set, say how to get one and stop."""
     from engramma.agents import chat_model
     from engramma.models.base import foreign_model
 
     if named in (None, "", "none"):
-        from engramma.agents.chat_models import NO_MODEL
+        from engramma.agents.chat_models import no_model
 
-        typer.echo(f"engramma: {NO_MODEL}", err=True)
+        typer.echo(f"engramma: {no_model('--model {}', _FOR_GOOD)}", err=True)
         raise typer.Exit(WRONG_INPUT)
     with foreign_model(str(named)):
         return chat_model(named)
@@ -104,7 +121,8 @@ def _check(model: Any, thread: str, *, keep: str, short_term: str | None, k: int
 def _talk(
     runner: asyncio.Runner, screen: Screen, memory: Memory, model: Any, name: str, thread: str, fresh: bool, url: str,
     quiet: bool, options: dict[str, Any],
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
+    """Hold the conversation; the exit code."""
     from engramma.agents.checkpoints import async_checkpointer, without_password
     from engramma.agents.conversation import Conversation
     from engramma.cli.chat_commands import Desk
@@ -115,12 +133,15 @@ def _talk(
         agent = _agent(model, memory, saver, **options)
         desk = Desk(screen, memory, Conversation(agent, memory, thread, fresh, without_password(name)), quiet)
         _greet(desk)
+        code = 0
         for text in _lines(screen.terminal):
             if text.casefold() in LEAVE or text.partition(" ")[0] in ("/exit", "/quit"):
                 break
-            with _told():
-                _heard(runner, desk, text)
+            failure = _heard(runner, desk, text)
+            if text and not text.startswith("/"):  # a command that failed is told and done with
+                code = exit_code(failure) if failure else 0
         desk.leave()
+        return code
     finally:
         runner.run(stack.aclose())
 
@@ -197,24 +218,21 @@ def _lines(terminal: bool) -> Iterator[str]:
         yield line.strip()
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """What goes wrong in a turn is told, and the conversation goes on."""
+def _heard(runner: asyncio.Runner, desk: Desk, text: str) -> Exception | None:
+    """A turn or a command. What goes wrong in it is told and given back, and the conversation goes on."""
     try:
-        yield
+        if text.startswith("/"):
+            desk.command(text)
+        elif text:
+            _turn(runner, desk, text)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
         complain("stopped")
     except (EngrammaError, OSError) as error:
         complain(clean(str(error)))
-
-
-def _heard(runner: asyncio.Runner, desk: Desk, text: str) -> None:
-    if text.startswith("/"):
-        desk.command(text)
-    elif text:
-        _turn(runner, desk, text)
+        return error
+    return None
 
 
 def _turn(runner: asyncio.Runner, desk: Desk, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ COMMANDS = {
     "/why": "the notes recalled for the last answer, and the evidence for each",
     "/forget ID": "forget a note: its id, the beginning of it, or its number in the last list",
     "/log [N]": "the last commits",
-    "/undo": "take back what the last turn, or the last command, changed in the memory",
+    "/undo": "take back what the last turn, or the last command, changed in the memory; the thread keeps what was said",
     "/thread [NAME]": "show the thread, go to another, or with 'new' begin one",
     "/help": "this list",
     "/exit": "leave; Ctrl-D does too",
@@ -39,6 +39,7 @@ class Desk:
     talk: Conversation
     quiet: bool = False
     listed: list[str] = field(default_factory=list)
+    _commanded: set[str] = field(default_factory=set)  # commits of commands; all others are of turns
     _speaking: bool = False
 
     # -- events of a turn
@@ -52,7 +53,7 @@ class Desk:
                 self._speaking = True
                 self.screen.console.print(clean(text), end="", soft_wrap=True)
             case Remembered(memories=memories) if memories:
-                self._aside(f"recalled {len(memories)}: " + " · ".join(_short(one) for one in memories))
+                self._aside(f"recalled {_counted(memories)}: " + " · ".join(_short(one) for one in memories))
             case Called(name=name, args=args):
                 shown = ", ".join(f"{key}={value!r}" for key, value in args.items())
                 self._aside(f"→ {name}({shown})")
@@ -145,7 +146,7 @@ class Desk:
         if note.space != self.memory.space:
             raise UnknownId(f"there is no note {name!r} in space {self.memory.space!r}: /memories shows those there are")
         with self.talk.changing():
-            self.memory.delete(note)
+            self._commanded.add(self.memory.delete(note).id)
         self.screen.line(f"forgotten: {note.content}", ("  /undo brings it back", "dim"))
 
     def _listed(self, name: str) -> str | None:
@@ -165,6 +166,8 @@ class Desk:
         done = self.talk.undo()
         for line in [f"taken back: {commit.reason.partition(': ')[2]}" for commit in done] or ["there is nothing to take back"]:
             self.screen.line((line, "dim"))
+        if not self.talk.fresh and any(commit.reverts not in self._commanded for commit in done):
+            self.screen.line(("the thread keeps what was said, and the model sees it there; /thread new begins another", "dim"))
 
     def _thread(self, name: str) -> None:
         from ulid import ULID
@@ -178,6 +181,13 @@ class Desk:
     def _help(self) -> None:
         for usage, told in COMMANDS.items():
             self.screen.field(usage, told, wide=24)
+
+
+def _counted(memories: Sequence[Mapping[str, Any]]) -> str:
+    """How many notes were recalled, those that only a link led to apart."""
+    direct = sum(bool(one.get("direct", True)) for one in memories)
+    linked = len(memories) - direct
+    return f"{direct} and {linked} linked" if linked else str(direct)
 
 
 def _short(memory: Mapping[str, Any]) -> str:

@@ -40,6 +40,8 @@ class Commands(TyperGroup):
         _speak_of_warnings()
         try:
             code = super().main(*args, **extra | {"standalone_mode": False})
+            if code == STOPPED:  # typer's word for Ctrl-C
+                raise KeyboardInterrupt
         except _UsageError as error:
             code = _usage(error)
         except (typer.Abort, KeyboardInterrupt):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engramma.commit import Commit
     from engramma.memory import Memory
     from engramma.note import Note
+    from engramma.worker import Pace
 
 SHORTEST_PREFIX = 6
 _SHOWN = 3  # of the ids that an ambiguous prefix could mean
@@ -39,14 +40,17 @@ def chosen(ctx: typer.Context) -> Options:
 
 
 @contextmanager
-def opened(ctx: typer.Context, *, catch_up: bool = False, create: bool = False) -> Iterator[Memory]:
+def opened(
+    ctx: typer.Context, *, catch_up: bool = False, create: bool = False, background: bool | Pace = False
+) -> Iterator[Memory]:
     """The memory that the options and settings name; a mistyped path makes one only if ``create``."""
     from engramma.memory import Memory
 
     given = chosen(ctx)
     with Memory.open(
-        given.db, llm=given.llm, embedder=given.embedder, space=given.space, catch_up=catch_up, create=create
-    ) as memory:
+        given.db, llm=given.llm, embedder=given.embedder, space=given.space, catch_up=catch_up, create=create,
+        background=background,
+    ) as memory:  # fmt: skip
         yield memory
 
 

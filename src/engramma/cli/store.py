@@ -33,7 +33,8 @@ def _show_stats(counted: Stats) -> None:
     from engramma.cli.screen import Screen
 
     screen = Screen()
-    hidden = f"  ({counted.pending} pending, {counted.archived} archived, {counted.merged} merged)"
+    at_work = f" ({counted.reading} being read, {counted.failed} failed before)" if counted.reading or counted.failed else ""
+    hidden = f"  ({counted.pending} pending{at_work}, {counted.archived} archived, {counted.merged} merged)"
     screen.field("notes", (str(counted.notes), "bold"), (hidden, "dim"), indent=0)
     screen.field("links", str(counted.links), indent=0)
     screen.field("commits", str(counted.commits), indent=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import numpy as np
@@ -74,6 +74,16 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """What ``compact`` folded away, or would: commits, earlier revisions of notes and links, and bytes of the file."""
+
+    commits: int
+    revisions: int
+    bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Counts over one space or all."""
 
@@ -97,6 +107,10 @@ class Store(Protocol):
         Raises StaleRevision when a note is not at the expected revision, Conflict for a key in use
         or a link to a note that is not there, UnknownId, EmbedderMismatch when ``embedder`` made the
         vectors and the store has come to hold another's; then nothing at all was written.
+
+        A RemoveNote takes everything that the note said: rows, earlier revisions, what other notes and the log quote
+        of it, down to the bytes of the files. Raises StoreBusy when the commit is written and somebody else kept
+        the files from being cleaned; ``check`` reports it until that is done.
         """
 
     def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
@@ -133,16 +147,52 @@ class Store(Protocol):
     def pending(self, spaces: Sequence[Space] | None, limit: int) -> list[NoteId]:
         """Notes that wait to be read, oldest first."""
 
+    def claim(
+        self, worker: str, until: datetime, limit: int, after: Space | None = None, ids: Sequence[NoteId] | None = None
+    ) -> list[NoteId]:
+        """Lease pending notes that nobody else reads, until a moment: some of ``ids``, or the most important
+        of one space, the next one after ``after``. Leases whose moment is past, or whose process on this machine
+        is gone, do not count."""
+
+    def renew(self, worker: str, until: datetime) -> None:
+        """Put off the end of a worker's leases."""
+
+    def release(self, worker: str, notes: Sequence[NoteId], *, retry: timedelta | None = None) -> None:
+        """Give leased notes back: at once, or to be claimed again after a pause that doubles each time."""
+
+    def forgive(self) -> None:
+        """End the pauses that ``release`` gave."""
+
+    def waiting(self) -> bool:
+        """Whether a note is pending and not in a pause."""
+
+    def work(self, space: Space | None = None) -> tuple[int, int]:
+        """How many notes are being read, and how many wait that could not be read before."""
+
     def history(self, note: NoteId) -> list[Revision]:
         """Every revision of a note, oldest first."""
 
     def log(
-        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None
-    ) -> list[Commit]:
-        """Commits, newest first; before a sequence number, if given."""
+        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None, *,
+        actor: str | None = None, since: datetime | None = None, until: datetime | None = None,
+    ) -> list[Commit]:  # fmt: skip
+        """Commits, newest first, that match all that is given; ``before`` is a sequence number.
+
+        An actor that ends in ":" or "*" stands for all whose name begins so.
+        """
 
     def commit(self, commit: CommitId) -> Commit | None:
         """One commit by its id."""
+
+    def commits_named(self, start: str, space: Space, limit: int) -> list[CommitId]:
+        """The ids of a space's commits that begin with a text, oldest first, at most so many."""
+
+    def fold(self, until: datetime, *, dry_run: bool = False) -> Folded:
+        """Fold the commits up to a moment: one commit a space, by ``FOLDING``, stands for them, and revisions
+        that ended by then go. The state at the newest of them, and what removed notes for good, stays."""
+
+    def horizon(self) -> tuple[int, datetime] | None:
+        """The oldest commit that the store can be asked as of, and its time; None while all history is kept."""
 
     def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
         """Every space that holds a note, with the number of notes in sight.

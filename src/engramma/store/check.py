@@ -5,6 +5,11 @@ from __future__ import annotations
 import sqlite3
 
 _GONE = "NOT EXISTS (SELECT 1 FROM note WHERE id = {} AND state <> 'archived')"
+_FOLDED = "(SELECT coalesce(max(json_extract(value, '$.seq')), 0) FROM meta WHERE key = 'horizon')"
+_FIRST_KEPT = (  # the number of a note's oldest revision; where the log was folded, any that is as old as that
+    f"CASE WHEN coalesce((SELECT min(h.seq) FROM note_history h WHERE h.id = n.id), n.seq) <= {_FOLDED} THEN "
+    "coalesce((SELECT min(h.revision) FROM note_history h WHERE h.id = n.id), n.revision) ELSE 1 END"
+)
 _CHECKS = (
     (f"SELECT source || ' -> ' || target FROM link WHERE {_GONE.format('source')} OR {_GONE.format('target')}",
      "link {} points to a note that is gone"),
@@ -13,8 +18,12 @@ _CHECKS = (
      "link {} crosses the wall between two spaces"),
     ("SELECT id FROM note WHERE seq NOT IN (SELECT seq FROM commit_log)",
      "note {} was last changed by a commit that is not in the log"),
-    ("SELECT n.id FROM note n WHERE n.revision > 1 + (SELECT count(*) FROM note_history h WHERE h.id = n.id)",
+    ("SELECT id FROM note_history WHERE seq NOT IN (SELECT seq FROM commit_log)",
+     "an earlier revision of note {} was made by a commit that is not in the log"),
+    (f"SELECT n.id FROM note n WHERE n.revision - (SELECT count(*) FROM note_history h WHERE h.id = n.id) > {_FIRST_KEPT}",
      "note {} lacks some of its earlier revisions"),
+    ("SELECT value FROM meta WHERE key = 'unscoured'",
+     "words that were removed for good may still stand in the file or its -wal: open the memory while nobody else reads it"),
     ("SELECT DISTINCT note FROM vector WHERE note NOT IN (SELECT id FROM note)",
      "vectors of note {} outlived it"),
     ("SELECT DISTINCT id FROM note_history WHERE id NOT IN (SELECT id FROM note)",

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from engramma.errors import NotAMemory, StoreBusy, StoreError, StoreFull, StoreR
 
 APPLICATION_ID = 0x656E6772  # "engr", in the file's header
 BUSY_SECONDS = 30.0
+SCOUR_SECONDS = 5.0
+UNSCOURED = "unscoured"  # the setting that says: words that were removed for good may still stand in the files
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -36,6 +38,9 @@ def connect(path: str) -> sqlite3.Connection:
             db.close()
             raise
         db.row_factory = sqlite3.Row
+        if unscoured(db):  # a process was stopped between removing words and cleaning the files
+            with suppress(StoreBusy):
+                scour(db, path, patience=0.0)
         return db
 
 
@@ -156,3 +161,41 @@ def _translation(path: str, error: sqlite3.DatabaseError) -> Exception:
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_IOERR")):
         return StoreError(f"{path!r} cannot be opened or read ({error}): check that the disk is there and writable")
     return error if isinstance(error, sqlite3.IntegrityError) else StoreError(f"{path!r}: {error}")
+
+
+def unscoured(db: sqlite3.Connection) -> bool:
+    """Whether words that were removed for good may still stand in the file or its write-ahead log."""
+    return db.execute("SELECT 1 FROM meta WHERE key = ?", (UNSCOURED,)).fetchone() is not None
+
+
+def scour(db: sqlite3.Connection, path: str, patience: float = SCOUR_SECONDS) -> None:
+    """Write the whole file anew and empty the write-ahead log: deleting zeroes a row's bytes, but not the copies that
+    stayed behind where pages were split. Raises StoreBusy when somebody else is in the way."""
+    db.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+    try:
+        db.execute("VACUUM")
+        done = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        if done and unscoured(db):
+            db.execute("DELETE FROM meta WHERE key = ?", (UNSCOURED,))
+    except sqlite3.OperationalError as error:
+        if not error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise
+        done = False
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+    if not done:
+        raise StoreBusy(
+            f"what was removed is gone from the memory, but its words may still stand in {path!r} and {path + '-wal'!r}: another "
+            "process is reading or writing them. It is tried again whenever the memory is opened; 'engramma check' says when "
+            "it is done"
+        )
+
+
+def file_size(db: sqlite3.Connection) -> int:
+    """The size of the database in bytes, without its write-ahead log."""
+    return int(db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0])
+
+
+def spare_bytes(db: sqlite3.Connection) -> int:
+    """How many bytes of the file hold nothing."""
+    return int(db.execute("SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size").fetchone()[0])

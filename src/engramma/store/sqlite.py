@@ -12,27 +12,26 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from engramma.commit import Commit, RemoveNote, Tokens
+from engramma.commit import Commit, RemoveNote
 from engramma.errors import EmbedderMismatch, NotAMemory, StoreClosed
 from engramma.note import CommitId, Link, Note, NoteId, Space
-from engramma.store.base import IndexRow, Query, Revision, Totals, Vectors
+from engramma.store import folding, leases, logbook
+from engramma.store.base import Folded, IndexRow, Query, Revision, Totals, Vectors
 from engramma.store.check import problems
-from engramma.store.connection import connect, translated
+from engramma.store.connection import connect, file_size, scour, spare_bytes, translated
+from engramma.store.logbook import by_ids
 from engramma.store.rows import (
     LINK_COLUMNS,
     NOTE_COLUMNS,
-    from_json,
     instant,
     key_space,
     micros,
-    row_change,
     row_note,
     space_key,
 )
@@ -42,7 +41,6 @@ from engramma.store.writes import vector_rows, write_commit
 _NOTE = ", ".join(f"n.{name}" for name in NOTE_COLUMNS)
 _LINK = ", ".join(LINK_COLUMNS)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-_MANY = 500  # ids a statement
 
 
 def _then(table: str, columns: Sequence[str], as_of: int | None) -> str:
@@ -89,18 +87,22 @@ class SqliteStore:
                 _check_embedder(db, embedder)
             applied = [write_commit(db, commit, vectors, model) for commit in commits]
         if any(isinstance(change, RemoveNote) for commit in commits for change in commit.changes):
-            with self._open() as db:  # no word of it stays behind in the write-ahead log either
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._scour()
         return applied
+
+    def _scour(self) -> None:
+        """Write the file anew, so that no word of what was removed is left in it or beside it."""
+        with self._open() as db:
+            scour(db, self.path)
 
     def notes(self, ids: Iterable[NoteId], as_of: int | None = None, *, vectors: bool = True) -> dict[NoteId, Note]:
         wanted = list(dict.fromkeys(ids))
         with self._open() as db:
             table = _then("note", ["num", *NOTE_COLUMNS], as_of)
-            rows = _by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.id IN ({{}})", wanted)
+            rows = by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.id IN ({{}})", wanted)
             linked = _grouped(self.links(wanted, as_of))
             means = self._mean_vectors(db, rows) if vectors else {}
-            uses = {row["note"]: row for row in _by_ids(db, "SELECT * FROM note_use WHERE note IN ({})", wanted)}
+            uses = {row["note"]: row for row in by_ids(db, "SELECT * FROM note_use WHERE note IN ({})", wanted)}
         found = {}
         for row in rows:
             use = uses.get(row["id"])
@@ -115,7 +117,7 @@ class SqliteStore:
             f"SELECT note, revision, data FROM vector WHERE model = {_model(db)} AND note IN ({{}}) ORDER BY note, revision, part"
         )
         means = {}
-        for (note, revision), group in groupby(_by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
+        for (note, revision), group in groupby(by_ids(db, text, list(revisions)), lambda row: (row["note"], row["revision"])):
             if revision <= revisions[note]:  # the newest content not after the note's revision wins
                 means[note] = _mean([unpacked(row["data"]) for row in group])
         return means
@@ -156,7 +158,7 @@ class SqliteStore:
         found: dict[tuple[str, ...], Link] = {}
         with self._open() as db:
             for column in ("source", "target"):
-                for row in _by_ids(db, f"SELECT {_LINK} FROM {table} WHERE {column} IN ({{}})", wanted):
+                for row in by_ids(db, f"SELECT {_LINK} FROM {table} WHERE {column} IN ({{}})", wanted):
                     link = Link(*row)  # the columns are in the order of the fields
                     found[link.ends] = link
         return list(found.values())
@@ -167,16 +169,18 @@ class SqliteStore:
 
     def seq_at(self, moment: datetime) -> int:
         with self._open() as db:
-            row = db.execute("SELECT coalesce(max(seq), 0) FROM commit_log WHERE at <= ?", (micros(moment),)).fetchone()
-            return int(row[0])
+            return folding.last_before(db, moment)
 
     def changed(self, space: Space, after: int) -> list[NoteId]:
         text = (
-            "SELECT c.note, c.other FROM change c JOIN commit_log l ON l.seq = c.seq WHERE c.seq > ? AND l.space = ? "
+            "SELECT c.note, c.other FROM change c JOIN commit_log l ON l.seq = c.seq WHERE c.seq > :after AND l.space = :space "
             "AND (c.kind NOT IN ('PutLink', 'DropLink') OR c.body LIKE '%\"supersedes\"%') ORDER BY c.seq, c.ord"
         )
         with self._open() as db:
-            rows = db.execute(text, (after, space_key(space))).fetchall()
+            known = folding.horizon(db)
+            if known is not None and after < known[0]:  # what changed since then is not in the log any more
+                text = f"SELECT id, NULL FROM note WHERE space = :space UNION ALL SELECT * FROM ({text})"
+            rows = db.execute(text, {"after": after, "space": space_key(space)}).fetchall()
         return list(dict.fromkeys(NoteId(note) for row in rows for note in row if note is not None))
 
     def index_rows(self, space: Space, ids: Sequence[NoteId] | None = None, as_of: int | None = None) -> Iterator[IndexRow]:
@@ -185,7 +189,7 @@ class SqliteStore:
             if ids is None:
                 rows = db.execute(text + " ORDER BY n.num", (space_key(space),)).fetchall()
             else:
-                found = _by_ids(db, text.replace("?", "{space}") + " AND n.id IN ({})", list(ids), space_key(space))
+                found = by_ids(db, text.replace("?", "{space}") + " AND n.id IN ({})", list(ids), space_key(space))
                 rows = sorted(found, key=lambda row: row["num"])
             vectors = self._piece_vectors(db, space, ids)
             replaced = self._superseded(db, space, as_of) if ids is None else self._superseded_of(db, ids, as_of)
@@ -203,7 +207,7 @@ class SqliteStore:
                 f"{columns} (SELECT id FROM note WHERE space = ?) ORDER BY v.note, v.revision, v.part", (space_key(space),)
             ).fetchall()
         else:
-            rows = _by_ids(db, f"{columns} ({{}}) ORDER BY v.note, v.revision, v.part", list(ids))
+            rows = by_ids(db, f"{columns} ({{}}) ORDER BY v.note, v.revision, v.part", list(ids))
         found: dict[str, list[tuple[int, list[bytes]]]] = {}
         for (note, revision), group in groupby(rows, lambda row: (row["note"], row["revision"])):
             found.setdefault(note, []).append((revision, [row["data"] for row in group]))
@@ -217,7 +221,7 @@ class SqliteStore:
     def _superseded_of(self, db: sqlite3.Connection, ids: Sequence[NoteId], as_of: int | None) -> set[str]:
         table = _then("link", LINK_COLUMNS, as_of)
         text = f"SELECT target FROM {table} WHERE kind = 'supersedes' AND target IN ({{}})"
-        return {row[0] for row in _by_ids(db, text, ids)}
+        return {row[0] for row in by_ids(db, text, ids)}
 
     def by_key(self, space: Space, key: str) -> NoteId | None:
         text = "SELECT id FROM note WHERE space = ? AND key = ? AND state <> 'archived'"
@@ -240,51 +244,70 @@ class SqliteStore:
         with self._open() as db:
             return [NoteId(row[0]) for row in db.execute(f"{text} ORDER BY num LIMIT ?", [*values, limit])]
 
-    def history(self, note: NoteId) -> list[Revision]:
-        text = (
-            f"SELECT n.seq, {_NOTE} FROM (SELECT {', '.join(NOTE_COLUMNS)}, seq FROM note_history UNION ALL "
-            f"SELECT {', '.join(NOTE_COLUMNS)}, seq FROM note) n WHERE n.id = ? ORDER BY n.revision"
-        )
+    def claim(
+        self, worker: str, until: datetime, limit: int, after: Space | None = None, ids: Sequence[NoteId] | None = None
+    ) -> list[NoteId]:
+        last = None if after is None else space_key(after)
+        with self._transaction() as db:
+            return leases.claim(db, worker, datetime.now(UTC), until, limit, last, ids)
+
+    def renew(self, worker: str, until: datetime) -> None:
+        with self._transaction() as db:
+            leases.renew(db, worker, until)
+
+    def release(self, worker: str, notes: Sequence[NoteId], *, retry: timedelta | None = None) -> None:
+        if notes:
+            with self._transaction() as db:
+                leases.release(db, worker, notes, datetime.now(UTC), retry)
+
+    def forgive(self) -> None:
+        with self._transaction() as db:
+            leases.forgive(db)
+
+    def waiting(self) -> bool:
         with self._open() as db:
-            rows = db.execute(text, (note,)).fetchall()
-            commits = {commit.seq: commit for commit in self._commits("seq", [row["seq"] for row in rows])}
-        return [Revision(row_note(row), commits[row["seq"]]) for row in rows]
+            return leases.waiting(db, datetime.now(UTC))
+
+    def work(self, space: Space | None = None) -> tuple[int, int]:
+        with self._open() as db:
+            return leases.counted(db, datetime.now(UTC), None if space is None else space_key(space))
+
+    def history(self, note: NoteId) -> list[Revision]:
+        with self._open() as db:
+            return logbook.history(db, note)
 
     def log(
-        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None
-    ) -> list[Commit]:
-        texts, values = ["seq < ?"], [before if before is not None else 2**62]
-        if space is not None:
-            texts.append("space = ?")
-            values.append(space_key(space))  # type: ignore[arg-type]
-        if note is not None:
-            texts.append("seq IN (SELECT seq FROM change WHERE note = ? UNION SELECT seq FROM change WHERE other = ?)")
-            values += [note, note]  # type: ignore[list-item]
-        text = f"SELECT seq FROM commit_log WHERE {' AND '.join(texts)} ORDER BY seq DESC LIMIT ?"
+        self, limit: int | None, space: Space | None = None, note: NoteId | None = None, before: int | None = None, *,
+        actor: str | None = None, since: datetime | None = None, until: datetime | None = None,
+    ) -> list[Commit]:  # fmt: skip
         with self._open() as db:
-            seqs = [row[0] for row in db.execute(text, [*values, -1 if limit is None else limit])]
-            return sorted(self._commits("seq", seqs), key=lambda commit: -commit.seq)
+            return logbook.page(db, limit, space, note, before, actor, since, until)
 
     def commit(self, commit: CommitId) -> Commit | None:
-        return next(iter(self._commits("id", [commit])), None)
-
-    def _commits(self, column: str, keys: Sequence[Any]) -> list[Commit]:
         with self._open() as db:
-            rows = _by_ids(db, f"SELECT * FROM commit_log WHERE {column} IN ({{}})", keys)
-            seqs = [row["seq"] for row in rows]
-            changes = _by_ids(db, "SELECT * FROM change WHERE seq IN ({}) ORDER BY seq, ord", seqs)
-            put = self._first_revisions(db, [row["note"] for row in changes if row["kind"] == "PutNote"])
-        by_seq: dict[int, list[Any]] = {}
-        for row in changes:
-            by_seq.setdefault(row["seq"], []).append(row_change(row, put.get(row["note"])))
-        return [_commit(row, tuple(by_seq.get(row["seq"], ()))) for row in rows]
+            return next(iter(logbook.commits(db, "id", [commit])), None)
 
-    def _first_revisions(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Note]:
-        found = {}
-        for table in ("note", "note_history"):
-            for row in _by_ids(db, f"SELECT {_NOTE} FROM {table} n WHERE n.revision = 1 AND n.id IN ({{}})", ids):
-                found[row["id"]] = row_note(row)
-        return found
+    def commits_named(self, start: str, space: Space, limit: int) -> list[CommitId]:
+        with self._open() as db:
+            return logbook.named(db, start, space, limit)
+
+    def fold(self, until: datetime, *, dry_run: bool = False) -> Folded:
+        with self._open() as db:
+            size = file_size(db)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                commits, revisions = folding.fold(db, folding.last_before(db, until))
+                spare = spare_bytes(db)
+            finally:
+                db.execute("ROLLBACK" if dry_run else "COMMIT")
+            if not dry_run:
+                scour(db, self.path)
+                spare = size - file_size(db)
+            return Folded(commits, revisions, max(0, spare), dry_run)
+
+    def horizon(self) -> tuple[int, datetime] | None:
+        with self._open() as db:
+            return folding.horizon(db)
 
     def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
         where, values = ("", ()) if prefix is None else ("WHERE space >= ? AND space < ?", space_range(prefix))
@@ -299,8 +322,7 @@ class SqliteStore:
             links = db.execute(f"SELECT count(*) FROM link{where}", values).fetchone()[0]
             sums = "count(*), coalesce(sum(calls), 0), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0)"
             cost = db.execute(f"SELECT {sums} FROM commit_log{where}", values).fetchone()
-            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-            size = db.execute(pages).fetchone()[0]
+            size = file_size(db)
         commits, calls, tokens_in, tokens_out = cost
         by_state = {str(state): count for state, count in notes.items()}
         return Totals(by_state, links, commits, calls, tokens_in, tokens_out, size)
@@ -415,27 +437,9 @@ def _content_since(db: sqlite3.Connection, note: str, model: int) -> int:
     return int(db.execute(query, (note, model)).fetchone()[0])
 
 
-def _by_ids(db: sqlite3.Connection, text: str, ids: Sequence[Any], space: str | None = None) -> list[sqlite3.Row]:
-    """Run a statement with ``{}`` for the ids, in runs that SQLite's limit of bound values allows."""
-    rows: list[sqlite3.Row] = []
-    for start in range(0, len(ids), _MANY):
-        some = list(ids[start : start + _MANY])
-        marks = ", ".join("?" * len(some))
-        values = some if space is None else [space, *some]
-        rows += db.execute(text.format(marks, space="?"), values).fetchall()
-    return rows
-
-
 def _grouped(links: Sequence[Link]) -> dict[str, list[Link]]:
     grouped: dict[str, list[Link]] = {}
     for link in links:
         grouped.setdefault(link.source, []).append(link)
         grouped.setdefault(link.target, []).append(link)
     return grouped
-
-
-def _commit(row: sqlite3.Row, changes: tuple[Any, ...]) -> Commit:
-    tokens = Tokens(row["calls"], row["tokens_in"], row["tokens_out"])
-    dropped = tuple(from_json(row["dropped"]))
-    base = Commit(CommitId(row["id"]), key_space(row["space"]), instant(row["at"]), row["actor"], row["reason"], changes, tokens)
-    return replace(base, dropped=dropped, reverts=row["reverts"] and CommitId(row["reverts"]), seq=row["seq"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from engramma.commit import ArchiveNote, Change, Commit, DropLink, PutLink, PutN
 from engramma.errors import Conflict, InvalidInput, StaleRevision, UnknownId
 from engramma.note import Link, Note, NoteId
 from engramma.store.base import Vectors
+from engramma.store.removal import Removed, forget_words, remove_rows
 from engramma.store.rows import (
     LINK_COLUMNS,
     NOTE_COLUMNS,
     change_row,
-    from_json,
     micros,
     note_row,
     row_link,
@@ -49,6 +49,7 @@ class Writing:
     space: str
     vectors: Vectors
     model: int
+    removed: Removed = field(default_factory=Removed)
 
 
 def write_commit(db: sqlite3.Connection, commit: Commit, vectors: Vectors, model: int) -> Commit:
@@ -62,6 +63,8 @@ def write_commit(db: sqlite3.Connection, commit: Commit, vectors: Vectors, model
     done = [applied for change in commit.changes if (applied := _apply(writing, change)) is not None]
     rows = [(seq, ord_, *change_row(change)) for ord_, change in enumerate(done)]
     db.executemany("INSERT INTO change (seq, ord, kind, note, other, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    if writing.removed.ids:
+        forget_words(db, writing.seq, space, writing.removed)
     return replace(commit, changes=tuple(done), seq=writing.seq)
 
 
@@ -146,41 +149,12 @@ def _rewrite(writing: Writing, note: Note, expects: int, after: Mapping[str, Any
 
 
 def _remove(writing: Writing, change: RemoveNote) -> Change:
-    """Everything that held the note's words goes; the log keeps that something was removed."""
-    db, note = writing.db, change.note
-    if db.execute("SELECT 1 FROM note WHERE id = ? AND space = ?", (note, writing.space)).fetchone() is None:
-        raise UnknownId(f"there is no note {note!r}")
-    for table in ("link", "link_history"):
-        db.execute(f"DELETE FROM {table} WHERE source = ? OR target = ?", (note, note))
-    for table, column in (("note", "id"), ("note_history", "id"), ("vector", "note"), ("note_use", "note")):
-        db.execute(f"DELETE FROM {table} WHERE {column} = ?", (note,))
-    _forget_what_it_said(db, note)
-    seqs = "SELECT seq FROM change WHERE note = :note OR other = :note"
-    db.execute(
-        f"UPDATE commit_log SET reason = '(content removed for good)', dropped = '[]' WHERE seq IN ({seqs})", {"note": note}
-    )
-    db.execute("UPDATE change SET body = '{}' WHERE note = :note OR other = :note", {"note": note})
+    """Every row of the note goes; what others quote of it goes when all changes are written."""
+    query = "SELECT 1 FROM note WHERE id = ? AND space = ?"
+    if writing.db.execute(query, (change.note, writing.space)).fetchone() is None:
+        raise UnknownId(f"there is no note {change.note!r}")
+    remove_rows(writing.db, change.note, writing.removed)
     return change
-
-
-def _forget_what_it_said(db: sqlite3.Connection, note: str) -> None:
-    """Take out of other notes' contexts, and of the log, what commits about the note put there."""
-    seqs = "SELECT seq FROM change WHERE note = ? OR other = ?"
-    told = f"SELECT seq, ord, note, body FROM change WHERE kind = 'ReviseNote' AND note <> ? AND seq IN ({seqs})"
-    for seq, ord_, other, body in db.execute(told, (note, note, note)).fetchall():
-        value = from_json(body)
-        lines = _lines(value.get("after", {})) - _lines(value.get("before", {}))
-        blank = {"expects": value.get("expects", 0), "reason": "(content removed for good)", "after": {}, "before": {}}
-        db.execute("UPDATE change SET body = ? WHERE seq = ? AND ord = ?", (to_json(blank), seq, ord_))
-        for table in ("note", "note_history"):
-            rows = db.execute(f"SELECT revision, context FROM {table} WHERE id = ?", (other,)).fetchall()
-            for revision, context in rows:
-                kept = "\n".join(line for line in context.split("\n") if line not in lines)
-                db.execute(f"UPDATE {table} SET context = ? WHERE id = ? AND revision = ?", (kept, other, revision))
-
-
-def _lines(fields: Mapping[str, Any]) -> set[str]:
-    return set(fields.get("context", "").split("\n"))
 
 
 def stored_link(db: sqlite3.Connection, source: str, target: str, kind: str) -> Link | None:

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 
 from engramma.commit import ArchiveNote, DropLink, PutLink, PutNote
-from engramma.filters import Where, parse
-from engramma.note import Link, NoteId, SaidDate
+from engramma.filters import Every, Exact, Filter, Not, Some, Where, parse
+from engramma.note import Link, NoteId, SaidDate, Space
 from engramma.store.base import Query, Store
 from engramma.testing.conformance.values import EVERY_STATE, HOME, SPACES, START, a_note, a_vector, found, put, revise, write
 
 ODD = {"it's": 1, 'say "hi"': 2, "100%": 3, "😀": 4, "a b": 5, "back\\slash": 6, "$eq": 7, "记": 8}
+LABELLED: tuple[Space, ...] = (
+    ('team"',), ('team", "a',), ('team"]',), ("team]",), ("team,", "a"), ("team\\",), ('team\\"', "a"), ("team\n", "a"),
+    ("team\x7f",), ("team", '"a'), ("team", "a\\"), ("team", "a", "]"), ("记忆",), ("记忆", "😀", "é"), ("😀",), ("[",),
+    ("^",), ("~", "team"), "[", "\\",
+)  # fmt: skip
 NOTES: dict[str, dict[str, Any]] = {
     "a": {
         "speaker": "Ana", "category": "work", "importance": 5, "pinned": True, "tags": ("bug", "login"), "keywords": ("k",),
@@ -24,7 +29,8 @@ NOTES: dict[str, dict[str, Any]] = {
     },
     "b": {
         "speaker": "Bo", "importance": 3, "tags": ("bug", 'it\'s 100% "odd" \\ 😀'), "at": datetime(2025, 1, 1, tzinfo=UTC),
-        "metadata": {"team": "ops", "n": 3.5, "ok": False, "deep": {"er": 7}, "list": [], "pct": "50%_x"}, "level": "insight",
+        "metadata": {"team": "ops", "n": 3.5, "ok": False, "deep": {"er": 7}, "list": [], "pct": "50%_x", "said": "b"},
+        "level": "insight",
         "context": 'O\'Brien said "no"',
     },
     "c": {"importance": 1, "at": datetime(2026, 1, 1, tzinfo=UTC), "metadata": {"n": "3", "deep": "er", "list": "a", "ok": 1}},
@@ -75,6 +81,43 @@ FILTERS: list[tuple[Where, str]] = [
     ({"$not": {}}, ""), ({"speaker": {"$not": {"$eq": "Ana"}}}, "bc"), ({"$not": {"$not": {"speaker": "Ana"}}}, "a"),
     ({"importance": {"$not": {"$gt": 1, "$lt": 5}}}, "ac"), ({"tags": "bug", "importance": {"$lt": 5}}, "b"),
     ({"$or": [{"$and": [{"tags": "bug"}, {"$not": {"pinned": True}}]}, {"metadata.n": "3"}]}, "bc"),
+    ({"importance": {"$in": [1.0, 4, 5]}}, "ac"), ({"content": {"$nin": ["a", "x", "y"]}}, "bc"),
+    ({"pinned": {"$in": [True, False]}}, "abc"), ({"at": {"$in": ["2024-01-01", "2026-01-01", "2027-01-01"]}}, "ac"),
+]  # fmt: skip
+
+
+def _json(test: Any, value: Any, *path: str | int, field: Any = "metadata") -> Filter:
+    return Exact(field, path, test, value)
+
+
+EXACT: list[tuple[Filter, str]] = [
+    (_json("is", "web", "team"), "a"), (_json("is", "a", "list"), "c"), (_json("is", "a", "list", 0), "a"),
+    (_json("is", True, "list", 2), "a"), (_json("is", 1, "list", 2), "a"), (_json("is", None, "list", 3), "abc"),
+    (_json("is", 3, "n"), "a"), (_json("is", 3.0, "n"), "a"), (_json("is", 3.5, "n"), "b"), (_json("is", "3", "n"), "c"),
+    (_json("is", True, "ok"), "ac"), (_json("is", 1.0, "ok"), "ac"), (_json("is", 0, "ok"), "b"), (_json("is", -0.0, "ok"), "b"),
+    (_json("is", "true", "ok"), ""), (_json("is", None, "nil"), "abc"), (_json("is", None, "team"), "c"), (_json("is", None), ""),
+    (_json("is", 1, "deep", "er", "x"), "a"), (_json("is", None, "deep", "er", "x"), "bc"), (_json("is", None, "list"), ""),
+    (_json("is", 8, "记"), "a"), (_json("is", 4, "😀"), "a"), (_json("is", 3, "100%"), "a"), (_json("is", 7, "$eq"), "a"),
+    (_json("is", 1, "it's"), "a"), (_json("is", 5, "a b"), "a"), (_json("is", "", "team"), ""), (_json("is", 2**70, "n"), ""),
+    (_json("type", "object", "deep"), "ab"), (_json("type", "array", "list"), "ab"), (_json("type", "null", "nil"), "a"),
+    (_json("type", "object"), "abc"), (_json("type", "object", "no"), ""), (Not(_json("type", "object", "deep", "er")), "bc"),
+    (_json("size", 3, "list"), "a"), (_json("size", 0, "list"), "b"), (_json("size", 1, "deep"), "ab"), (_json("size", 4), "c"),
+    (_json("size", 0, "no"), ""), (_json("$gte", 3, "n"), "ab"), (_json("$gte", 3.25, "n"), "b"), (_json("$lte", 3.0, "n"), "a"),
+    (_json("$lte", "3", "n"), "c"), (_json("$gte", "p", "team"), "a"), (_json("$gte", 0, "ok"), "c"),
+    (_json("$gte", "", "no"), ""), (_json("$gte", "a", "list"), "c"), (_json("$gte", 0, "list"), ""),
+    (Not(_json("$gte", 3, "n")), "c"),
+    (Not(_json("is", "web", "team")), "bc"),
+    (Not(_json("is", "a", "list")), "ab"), (Not(_json("is", None, "team")), "ab"), (Not(_json("size", 3, "list")), "bc"),
+    (_json("content", None, "said"), "b"), (Not(_json("content", None, "said")), "ac"), (_json("content", None, "list"), ""),
+    (_json("is", "login", 1, field="tags"), "a"), (_json("type", "array", field="tags"), "abc"),
+    (_json("size", 0, field="tags"), "c"), (_json("is", 'it\'s 100% "odd" \\ 😀', 1, field="tags"), "b"),
+    (_json("is", "k", 0, field="keywords"), "a"), (Every((_json("is", 3, "n"), Not(_json("is", True, "pinned")))), "a"),
+    (Some((_json("is", 3, "n"), _json("is", "3", "n"))), "ac"),
+]  # fmt: skip
+DIGITS: list[Any] = [
+    0, 1, -1, True, False, None, 1.0, -0.0, 0.0, 0.1, 0.30000000000000004, 0.3, 2.9999999999999996, 3.0000000000000004, 3, 3.0,
+    1e16, 10**16, 2**53, 2**53 + 1, float(2**53), 2**63, 2**70, float(2**70), 1e300, int(1e300), 5e-324, "", "0", "a", "a\0z",
+    "a\0", "\n", "é", "e\u0301", '"', "\\", "null", "[1,1]", "😀", "\u2028", "\x7f", "</a>",
 ]  # fmt: skip
 
 
@@ -83,13 +126,32 @@ class Finding:
 
     @pytest.mark.parametrize(("where", "expected"), FILTERS, ids=[repr(where) for where, _ in FILTERS])
     def test_filters(self, store: Store, where: Where, expected: str) -> None:
-        notes = [a_note(name, **more) for name, more in NOTES.items()]
-        ids = {note.content: note.id for note in notes}
-        write(store, *map(PutNote, notes))
-        put(store, "of another space", space="elsewhere")
+        ids = self._written(store)
         assert "".join(found(store, where)) == expected
         assert store.matching(Query((HOME,), parse(where))) == {ids[name] for name in expected}
         assert "".join(found(store, where, as_of=store.head())) == expected
+
+    @pytest.mark.parametrize(("tree", "expected"), EXACT, ids=[repr(tree) for tree, _ in EXACT])
+    def test_exact_filters(self, store: Store, tree: Filter, expected: str) -> None:
+        ids = self._written(store)
+        assert [note.content for note in store.find(Query((HOME,), tree))] == [*expected]
+        assert store.matching(Query((HOME,), tree, as_of=store.head())) == {ids[name] for name in expected}
+
+    def _written(self, store: Store) -> dict[str, NoteId]:
+        notes = [a_note(name, **more) for name, more in NOTES.items()]
+        write(store, *map(PutNote, notes))
+        put(store, "of another space", space="elsewhere")
+        return {note.content: note.id for note in notes}
+
+    def test_what_is_equal_to_the_digit(self, store: Store) -> None:
+        """As Python sees it, not as a database reads a number or a text."""
+        for number, value in enumerate(DIGITS):
+            put(store, str(number), metadata={"x": {"y": [value]}})
+        for wanted in DIGITS:
+            same = [str(number) for number, value in enumerate(DIGITS) if value == wanted]
+            test = Exact("metadata", ("x", "y", 0), "is", wanted)
+            assert [note.content for note in store.find(Query((HOME,), test))] == same
+            assert len(store.matching(Query((HOME,), Not(test)))) == len(DIGITS) - len(same)
 
     def test_spaces_match_exactly(self, store: Store) -> None:
         for number, space in enumerate(SPACES):
@@ -103,6 +165,18 @@ class Finding:
             assert [row.note.id for row in store.index_rows(space)] == store.changed(space, 0) == [note.id]
             assert [commit.space for commit in store.log(None, space)] == [space]
             assert (store.totals(space).commits, dict(store.totals(space).notes)) == (1, {"ready": 1})
+
+    def test_spaces_below_a_prefix(self, store: Store) -> None:
+        """Label by label, whatever the labels hold; a text is no prefix of any other space."""
+        spaces = {*SPACES, *LABELLED}
+        for space in spaces:
+            put(store, "a text", space=space)
+        for prefix in (*spaces, (), ("tea",), ("team", "a", "b", "c"), ("记",), "nobody"):
+            below = {space for space in spaces if isinstance(space, tuple) and space[: len(prefix)] == prefix}
+            assert store.spaces(prefix) == dict.fromkeys(below | {prefix} & spaces, 1)
+        (note,) = put(store, "deleted", space=("gone", "a"))
+        write(store, ArchiveNote(note.id, note.revision, "deleted"), space=("gone", "a"))
+        assert store.spaces(("gone",)) == {("gone", "a"): 0}
 
     def test_several_spaces_and_none(self, store: Store) -> None:
         for space in ("x", ("x",), "y"):
