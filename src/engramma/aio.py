@@ -117,7 +117,7 @@ class AsyncMemory:
 
     @property
     def works(self) -> bool:
-        """Whether background work reads the notes that wait."""
+        """Whether background work in this process reads the notes that wait."""
         return self.memory.works
 
     # -- write

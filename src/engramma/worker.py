@@ -32,7 +32,7 @@ class Pace:
     """How background work goes.
 
     Args:
-        threads: calls of the model at once.
+        threads: calls of the model at once; 0 leaves all reading to other processes (``engramma work``), and needs no model.
         calls_per_minute: the most calls in a minute, of all threads of this process together; None for no limit.
         batch: notes in one call; the analyst's own number if not given. All notes of a call are of one space.
         lease_seconds: for how long a worker that has stopped, on another machine, still holds its notes.
@@ -46,7 +46,7 @@ class Pace:
     retry_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("batch", 1)):
+        for name, least in (("threads", 0), ("batch", 1)):
             value = getattr(self, name)
             if name == "batch" and value is None:
                 continue
@@ -158,10 +158,15 @@ class Worker:
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
         self._keeper = threading.Thread(target=self._keep, name="engramma-leases", daemon=True)
 
+    @property
+    def threads(self) -> int:
+        """How many threads read."""
+        return len(self._threads)
+
     def start(self) -> None:
         """Begin, with what could not be read before as well."""
         self._store.forgive()
-        for thread in (*self._threads, self._keeper):
+        for thread in (*self._threads, *([self._keeper] if self._threads else [])):
             thread.start()
 
     def wake(self, ids: Sequence[NoteId] = ()) -> None:
@@ -177,7 +182,8 @@ class Worker:
         for thread in self._threads:
             thread.join()
         self._ended.set()
-        self._keeper.join()
+        if self._threads:
+            self._keeper.join()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to read, but what could not be read; False when the time was over first."""
@@ -185,7 +191,8 @@ class Worker:
         while self._busy or self._store.waiting():
             left = None if end is None else end - time.monotonic()
             over = left is not None and left <= 0
-            if over or self._stopping.is_set() or not any(thread.is_alive() for thread in self._threads):
+            dead = self._threads and not any(thread.is_alive() for thread in self._threads)
+            if over or dead or self._stopping.is_set():
                 return False
             with self._more:
                 self._more.wait(_LONGEST_WAIT if left is None else min(_LONGEST_WAIT, left))

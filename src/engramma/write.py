@@ -95,8 +95,12 @@ class Prepared:
 class Writer:
     """Adds notes to a store and reads those that wait."""
 
-    def __init__(self, store: Store, recall: Recall, analyst: Analyst, neighbours: int = NEIGHBOURS) -> None:
+    def __init__(
+        self, store: Store, recall: Recall, analyst: Analyst, neighbours: int = NEIGHBOURS, hand_over: bool = False
+    ) -> None:
         self._store, self._recall, self._analyst, self._neighbours = store, recall, analyst, neighbours
+        self.slow = analyst.slow or hand_over
+        """Whether notes are stored before they are read, here or by another process."""
         self._rest_until = 0.0
         self.on_stored: Callable[[Sequence[NoteId]], object] = self.read
         """What becomes of notes that a slow analyst is to read, once they are stored."""
@@ -105,11 +109,6 @@ class Writer:
     def batch(self) -> int:
         """Notes in one call of the analyst."""
         return max(1, self._analyst.batch)
-
-    @property
-    def slow(self) -> bool:
-        """Whether notes are stored before they are read."""
-        return self._analyst.slow
 
     @property
     def resting(self) -> bool:
@@ -127,9 +126,9 @@ class Writer:
                 for note_id in self._put_chunk(drafts[start : start + size]):
                     chunk.append(note_id)
                     stored += 1
-                    if progress and not self._analyst.slow:
+                    if progress and not self.slow:
                         progress(stored, len(drafts))
-                ids += self._read_chunk(chunk) if self._analyst.slow else chunk
+                ids += self._read_chunk(chunk) if self.slow else chunk
                 if progress:
                     progress(stored, len(drafts))
         except StoreError as error:
@@ -139,7 +138,7 @@ class Writer:
 
     def _put_chunk(self, drafts: Sequence[Draft]) -> Iterator[NoteId]:
         for one in self._prepare(drafts):
-            yield self._put_pending(one) if self._analyst.slow or one.error else self._put_read(one)
+            yield self._put_pending(one) if self.slow or one.error else self._put_read(one)
 
     def _read_chunk(self, ids: Sequence[NoteId]) -> list[NoteId]:
         """Let a slow analyst read what was stored; the ids of the notes that hold it now."""
@@ -201,7 +200,7 @@ class Writer:
 
         With an analyst that may be slow it is described by the rules for now: None says so.
         """
-        if self._analyst.slow:
+        if self.slow:
             return None, {}
         page = self._page(Prepared(note.id, draft_of(note), vectors))
         reading = self._analyst.read([page])[0]
