@@ -10,6 +10,7 @@ from engramma.draft import checked_id
 from engramma.errors import Conflict, UnknownId
 from engramma.note import CommitId, Note, NoteId, Space
 from engramma.store import Store
+from engramma.tracing import noted
 from engramma.write import ATTEMPTS, make_commit
 
 Decision = tuple[Space, Sequence[Change], str]
@@ -54,7 +55,9 @@ class Ledger:
             decided = None
             try:
                 commit = make_commit(space, changes, actor, reason, reverts=reverts)
-                return self.store.apply([commit], vectors(), self._embedder_name())[0]
+                applied = self.store.apply([commit], vectors(), self._embedder_name())
+                noted(applied)
+                return applied[0]
             except Conflict:
                 if attempt + 1 == ATTEMPTS:
                     raise

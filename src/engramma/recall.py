@@ -32,6 +32,7 @@ from engramma.reranking import CANDIDATES, Rerank, opinions
 from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Question, Scores, Weights, passage_question, question, score
 from engramma.store.base import Query, Store
 from engramma.store.index import Indexes, SpaceIndex
+from engramma.tracing import span
 from engramma.words import excerpt
 
 INCLUDABLE = ("superseded", "archived", "merged", "expired")
@@ -86,6 +87,8 @@ class Request:
     min_relevance: float = DEFAULT_CUT_OFF
     include: frozenset[str] = field(default_factory=frozenset)
     rerank: Rerank | None = None
+    moment: datetime | None = None
+    """When it is asked: what has expired by then does not come back. None is now."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", self.text.strip()[:QUERY_CHARACTERS])
@@ -196,13 +199,24 @@ class Recall:
 
     def embed(self, texts: Sequence[str], kind: EmbeddingKind) -> np.ndarray:
         """Unit vectors of texts, float32 (n, d). Raises ModelError when the embedder cannot."""
-        return embedded(self._embedder(), texts, kind)
+        with span("embed", embedder=self.embedder_name, texts=len(texts), kind=kind):
+            return embedded(self._embedder(), texts, kind)
 
     def search(self, request: Request) -> Hits:
         """The hits of a search, with links and vectors of their notes."""
         text = request.text
         if not text:
             raise InvalidInput(f"query={request.text[:80]!r} asks nothing: give some words")
+        with span("search", spaces=len(request.spaces), k=request.k, as_of=request.as_of) as told:
+            hits = self._hits(request)
+            told.set(hits=len(hits), direct=len(hits.direct), declined=bool(hits.declined))
+            told.content(query=text)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("a search gives %s", ", ".join(f"note {hit.note.id} ({hit.score:.2f})" for hit in hits) or "nothing")
+        return hits
+
+    def _hits(self, request: Request) -> Hits:
+        text = request.text
         while (seen := self._seen(request, asked := self._asked(text))) is None:
             log.debug("the embedder was exchanged while a question was embedded")
         looks, found, background = seen
@@ -261,7 +275,7 @@ class Recall:
         return [replace(pool[place], remark=_moved(place, new)) for new, place in enumerate(order)]
 
     def _allowed(self, request: Request, space: Space, index: SpaceIndex) -> np.ndarray:
-        mask = visible(index, time.time(), request.include)
+        mask = visible(index, request.moment.timestamp() if request.moment else time.time(), request.include)
         if request.where is None and request.since is None and request.until is None:
             return mask
         states = ("pending", "ready", "archived", "merged")

@@ -92,6 +92,8 @@ class Reader:
         most = self._pace.batch or (self._writer.batch if self._writer.slow else _MANY)
         until = self._until()
         ids = self._store.claim(self.name, until, most if limit is None else min(most, limit), self._last)
+        if ids:
+            log.debug("%s takes note %s", self.name, ", ".join(ids))
         return self.read(ids) if ids else None
 
     def now(self, ids: Sequence[NoteId]) -> None:

@@ -29,6 +29,7 @@ from engramma.note import CommitId, Draft, Neighbour, Note, NoteId, Reading, Spa
 from engramma.plan import IN_SIGHT, draft_of, follow, merges, new_note, plan_add, plan_reading
 from engramma.recall import Recall
 from engramma.store.base import Store, Vectors
+from engramma.tracing import noted, span
 from engramma.words import excerpt, pieces
 
 log = logging.getLogger("engramma")
@@ -117,6 +118,12 @@ class Writer:
 
     def add(self, drafts: Sequence[Draft], progress: Progress | None = None) -> list[NoteId]:
         """Store drafts in order; the ids of the notes that hold them now, one a draft."""
+        with span("add", notes=len(drafts)) as told:
+            ids = self._add(drafts, progress)
+            told.content(content="\n".join(draft.content for draft in drafts))
+            return ids
+
+    def _add(self, drafts: Sequence[Draft], progress: Progress | None) -> list[NoteId]:
         ids: list[NoteId] = []
         stored = 0
         size = max(32, self._analyst.batch)
@@ -171,7 +178,7 @@ class Writer:
             if (known := self._known(draft)) is not None:
                 return self._current(known)
             page = self._page(one)
-            reading = self._analyst.read([page])[0]
+            reading = self._asked([page])[0]
             if isinstance(reading, ReplyInvalid):
                 raise reading
             note = new_note(one.id, draft, reading, "ready", datetime.now(UTC).astimezone(draft.at.tzinfo))
@@ -221,7 +228,8 @@ class Writer:
         """Write a planned commit; False when the memory has changed and it must be planned again."""
         vectors: Vectors = {one.id: one.vectors} if one is not None and one.vectors is not None else {}
         try:
-            self._store.apply([make_commit(space, changes, actor, reason, cost=reading)], vectors, self._recall.embedder_name)
+            commit = make_commit(space, changes, actor, reason, cost=reading)
+            noted(self._store.apply([commit], vectors, self._recall.embedder_name))
         except Conflict:
             if attempt + 1 == PATIENCE:
                 raise
@@ -292,7 +300,7 @@ class Writer:
             return True, 0
         pages = [self._stored_page(note) for note in notes]
         try:
-            readings: Sequence[Reading | ReplyInvalid] = self._analyst.read(pages)
+            readings = self._asked(pages)
         except ReplyInvalid as error:
             readings = [error] + [ReplyInvalid(str(error)) for _ in pages[1:]]
         except MODEL_FAILURES as error:
@@ -309,6 +317,16 @@ class Writer:
             else:
                 self._write_reading(page, reading)
         return True, sum(isinstance(reading, Reading) for reading in readings)
+
+    def _asked(self, pages: Sequence[Page]) -> Sequence[Reading | ReplyInvalid]:
+        """The analyst's readings."""
+        log.debug("%s reads note %s", self._analyst.name, ", ".join(page.id for page in pages))
+        with span("read", analyst=self._analyst.name, notes=len(pages)) as told:
+            readings = self._analyst.read(pages)
+            whole = [one for one in readings if isinstance(one, Reading)]
+            told.set(failed=len(readings) - len(whole), links=sum(len(one.links) for one in whole))
+            told.set(**{name: sum(getattr(one, name) for one in whole) for name in ("calls", "tokens_in", "tokens_out")})
+            return readings
 
     def _stored_page(self, note: Note) -> Page:
         assert note.vector is not None
