@@ -106,7 +106,7 @@ def test_the_log_follows_a_note_and_is_quiet_at_warning(memory, caplog) -> None:
         memory.add("I live in Lyon.", speaker="Ana")
         note = memory.add(f"I moved to Bern, {SECRET}.", speaker="Ana")
         memory.search("Who moved to Bern?")
-        memory.update(note, tags=["home"])
+        memory.update(note, tags=["blue"])
         memory.delete(note)
         memory.purge(note)
     own = [record for record in caplog.records if record.name == "engramma"]
