@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import add, add_many, agents, history, llm, peers, search, start, table
+from bench import add, add_many, agents, background, history, llm, peers, search, start, table
 from bench.figures import Options, Row
 from bench.shelf import SIZES, Shelf
 
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[[Options], Iterator[Row]]] = {
     "history": history.run,
     "add_many": add_many.run,
     "agents": agents.run,
+    "background": background.run,
     "llm": llm.run,
     "peers": peers.run,
 }
