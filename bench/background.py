@@ -50,6 +50,7 @@ def run(options: Options) -> Iterator[Row]:
             memory.search("warm up")
         times = in_turn({name: partial(_add, memory, fresh) for name, memory in memories.items()}, ROUNDS)
         behind = memories["behind"]
+        behind.add_many([{**turn} for turn in fresh[ROUNDS:]])
         waiting = behind.stats().pending
         searches = {name: partial(_search, memories[name], options.shelf.texts) for name in ("rules", "behind")}
         found = in_turn(searches, ROUNDS)
