@@ -46,6 +46,7 @@ from langgraph.store.memory import InMemoryStore
 from engramma import Conflict, InvalidInput, Memory
 from engramma.agents import EngrammaStore, memory_tools
 from engramma.agents.items import bounds, passes
+from engramma.store.sql_filter import condition
 from engramma.testing import HashEmbedder, ScriptedChatModel, tool_call
 
 ROOT = Path(__file__).parent.parent
@@ -706,7 +707,7 @@ def test_edges_of_what_a_database_reads(ours: Any) -> None:
         assert keys(ours.search(NS, filter={"x": {sign: wanted}}, limit=100)) == expected, (sign, wanted)
 
 
-LISTED = [["a"], ["a", "b"], ["b", "a"], [["a"]], [1], [True], [1.5], [None], [{"y": 1}], ["a"] * 50]
+LISTED = [["a"], ["a", "b"], ["b", "a"], [["a"]], [1], [True], [1.5], [None], [{"y": 1}], ["a"] * 50, [*["a"] * 49, "b"]]
 NESTED_VALUES: list[Any] = [
     *ODD, *LISTED, *({"y": value} for value in (*ODD, *LISTED)), {"y": {"z": "a"}}, {'q"': "a"}, {"a.b": 1}, {"b\\": 1},
     {"y": None, "z": None}, {"z": None}, {"\n": 1}, {"记": {"😀": 1}}, {"": 1}, {"a$": 1}, {"it's [0] %": 1}, {"1": "a"},
@@ -729,6 +730,7 @@ SAME: list[dict[str, Any]] = [
     {"x": Decimal(1)}, {"x": {"$ne": Decimal(1)}}, {"x": One.ONE}, {"x": 10**5000}, {"x": "\ud800"},
     {"x": {"$ne": "\ud800"}}, {"x": {"y": "\ud800"}}, {"\ud800": None}, {"x": {"": None}}, {"x": {"y\ud800": 1}},
     {"x": {"y": "a"}, "text": {"$ne": "b"}}, {"x": {"y": "a"}, "text": "b"}, {f"x{n}": {"$ne": [1] * 27} for n in range(90)},
+    {f"x{n}": {"$ne": [1] * 200} for n in range(90)},
 ]  # fmt: skip
 
 
@@ -759,7 +761,8 @@ OTHERS: list[dict[str, Any]] = [
     {"metadata": None}, {"metadata": {}}, {"metadata": {"a": None}}, {"metadata": {"$ne": {}}}, {"metadata": {"$eq": {}}},
     {"metadata": {"$ne": {"item": ["a"]}}}, {"metadata": {"w": {"$ne": "a"}}}, {"metadata": "a"}, {"metadata": {"$gt": "a"}},
     {"other": {"$ne": "x"}}, {"other": "x"}, {"other": {"$gt": 1}}, {"other": ["x"]}, {"other": {"deep": None}}, {"a b": 1},
-    {"metadata": {f"x{n}": {"$ne": [1] * 27} for n in range(90)}},
+    {"metadata": {f"x{n}": {"$ne": [1] * 27} for n in range(90)}}, {"x": {"$lt": 10**5000}}, {"x": {"$lte": -(10**400)}},
+    {"speaker": {"$gt": "Bo"}}, {"speaker": {"$gte": "Bo"}}, {"speaker": {"$lt": "Bo"}}, {"x": {"$gt": -(2**70)}},
 ]  # fmt: skip
 
 
@@ -783,13 +786,18 @@ def test_each_filter_finds_what_passes(ours: Any) -> None:
         assert keys(ours.search(NS, filter=wanted, limit=1000)) == passing, str(wanted)[:99]
 
 
+def test_no_filter_asks_for_more_than_a_database_takes() -> None:
+    """SQLite as it comes has room for 32,766 bound values."""
+    assert all(len(condition(bounds(wanted))[1]) < 32_766 for wanted in (*OTHERS, *SAME))
+
+
 DECIDED: list[dict[str, Any]] = [
     {"kind": {"$ne": "x"}}, {"n": {"$ne": 5}}, {"n": {"$gt": 5}}, {"half": {"$lt": 0.5}}, {"half": {"$ne": 0.5}},
     {"half": {"$gt": 0.51}}, {"done": {"$ne": 1}}, {"note": {"$ne": None}}, {"kind": None}, {"by": {"name": {"$ne": "Ana"}}},
     {"tags": ["c"]}, {"tags": ["a", "c"]}, {"tags": ["b", "a"]}, {"tags": {"$eq": ["c"]}}, {"tags": {"$ne": ["a", "b"]}},
     {"kind": []}, {"by": {"name": "Bob"}}, {"by": {"n": {"$gt": 3}}}, {"by": {"$eq": {"name": "Bob"}}},
     {"by": {"$ne": {"name": "Ana", "n": 2}}}, {"other": "x"}, {"other": {"$gt": 1}}, {"种类": "x"},
-    {"by": {"name": "Ana", "n": {"$lt": 2}}}, {"two words": {"$eq": 1}},
+    {"by": {"name": "Ana", "n": {"$lt": 2}}}, {"two words": {"$eq": 1}}, {"n": INF}, {"n": {"$eq": NAN}}, {"n": {"$gte": NAN}},
 ]  # fmt: skip
 OF_NOTES: list[dict[str, Any]] = [
     {"kind": "x"}, {"kind": {"$gt": 3}}, {"tags": ["zz"]}, {"tags": "b"}, {"tags": {"$ne": ["b"]}}, {"speaker": "Cy"},
@@ -855,6 +863,15 @@ BAD_VALUES: dict[str, Any] = {
     "list": [("a", 1)], "number": 5, "false": False, "many digits": {"a": 10**5000}, "enum": {"a": Colour.RED},
     "nested mapping": {"a": MappingProxyType({})},
 }  # fmt: skip
+
+
+def test_filters_nested_deeper_than_any_value(ours: Any) -> None:
+    ours.put(NS, "k", {"x": "a"})
+    for wanted in ({"x": DEEP}, {"x": [[DEEP]]}):
+        with pytest.raises(InvalidInput, match="nested more than 100 deep"):
+            ours.search(NS, filter=wanted)
+    assert ours.search(NS, filter={"x": {"$eq": DEEP}}) == []
+    assert keys(ours.search(NS, filter={"x": {"$ne": DEEP}})) == ["k"]
 
 
 @pytest.mark.parametrize("name", BAD_VALUES)
@@ -1407,6 +1424,7 @@ CORRECTIONS: list[tuple[Any, Any, str, Any]] = [
     (PET, False, "I like cats.", PET | {"corrected": "I like cats."}),
     (PET, ["kind", "data"], f"pet\n{REX}", PET | {"data": REX}),
     (PET, ["kind", "data"], REX, PET | {"data": REX}),
+    (PET, ["kind", "data"], f"{REX}\npet", PET | {"corrected": f"{REX}\npet"}),
     (PET, ["kind", "data"], f"dog\n{REX}", PET | {"data": f"dog\n{REX}"}),
     ({"kind": "pet", "content": {"content": "A cat."}}, None, f"{REX}\nkind: pet", {"kind": "pet", "content": {"content": REX}}),
     ({"by": {"name": "Ana"}}, ["by.name"], "Bo", {"by": {"name": "Bo"}}),
@@ -1415,6 +1433,7 @@ CORRECTIONS: list[tuple[Any, Any, str, Any]] = [
     (MILO, None, "我有一只狗。\n它叫米洛。\nby.name: Bo", MILO | {"corrected": "我有一只狗。\n它叫米洛。\nby.name: Bo"}),
     ({"n": 1, "kind": "pet"}, None, REX, {"n": 1, "kind": "pet", "corrected": REX}),
     (TWO, None, REX, TWO | {"corrected": REX}),
+    ({"title": "A cat.", "data": "A cat."}, None, REX, {"title": "A cat.", "data": REX}),
     ({"data": ["A cat.", "Milo."], "n": 1}, None, REX, {"data": ["A cat.", "Milo."], "n": 1, "corrected": REX}),
     ({"data": "A cat.", "all": [{"text": "M."}]}, None, REX, {"data": "A cat.", "all": [{"text": "M."}], "corrected": REX}),
     ({"data": 5, "kind": "pet"}, None, REX, {"data": 5, "kind": "pet", "corrected": REX}),

@@ -22,7 +22,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel
 
-from engramma import Memory
+from engramma import AsyncMemory, Memory
 from engramma.agents import memory_tools
 from engramma.errors import InvalidInput, ModelUnavailable, StoreBusy, StoreClosed
 from engramma.testing import HashEmbedder, ModelServer, ScriptedChatModel, tool_call
@@ -98,6 +98,11 @@ def test_what_is_no_open_memory(given) -> None:
     shown = str(given) if isinstance(given, str | Path) else "memory.db"
     with pytest.raises(InvalidInput, match=re.escape(f"memory={given!r} is not an open memory: give Memory.open({shown!r})")):
         memory_tools(given)
+
+
+def test_the_awaited_memory_is_told_to_give_its_own(memory) -> None:
+    with pytest.raises(InvalidInput, match=r"is awaited: give its Memory, which is \.memory"):
+        memory_tools(AsyncMemory(memory))
 
 
 def schemas(memory: Memory) -> dict[str, dict[str, Any]]:

@@ -898,6 +898,34 @@ def test_export_and_load(opened, tmp_path):
     assert other.check().ok
 
 
+def test_load_into_the_memory_it_came_from_after_changes_there(opened, tmp_path):
+    """A link to a note that was deleted since is left out; a fact that comes back as superseded holds no more."""
+    memory = opened(":memory:")
+    old, new, gone = memory.add_many(["The heron stands in the reeds.", "The heron flew to the sea.", "A stone lies in the moss."])
+    memory.link(new, old, kind="supersedes")
+    memory.link(new, gone)
+    memory.export(tmp_path / "notes.jsonl")
+    memory.unlink(new, old)
+    memory.delete(gone)
+    assert memory.load(tmp_path / "notes.jsonl") == 0
+    assert memory.get(gone).links == ()
+    assert memory.get(old).valid_until is not None
+    assert [link.kind for link in memory.get(old).links] == ["supersedes"]
+    assert memory.check().ok
+
+
+def test_add_many_says_so_where_a_note_is_purged_meanwhile(opened, tmp_path):
+    one, two = opened(tmp_path / "m.db"), opened(tmp_path / "m.db")
+
+    def purge(done, total):
+        if done == total:
+            two.purge(two.list()[0])
+
+    with pytest.raises(UnknownId):
+        one.add_many(["The heron stands in the reeds.", "A stone lies in the moss."], progress=purge)
+    assert [note.content for note in one.list()] == ["A stone lies in the moss."]
+
+
 def test_load_of_plain_lines(memory, tmp_path):
     (tmp_path / "lines.txt").write_text(f'{KETTLE}\n\n{{"content": "{VIOLIN}", "speaker": "Ana"}}\n', "utf-8")
     assert memory.load(tmp_path / "lines.txt") == 2

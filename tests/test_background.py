@@ -448,3 +448,10 @@ def test_adding_from_many_threads_with_work_behind(started) -> None:
     assert states(memory) == {"ready": 60}
     assert set(readings(memory).values()) == {1}
     assert memory.check().ok
+
+
+def test_a_note_that_is_purged_before_it_is_read(started) -> None:
+    memory = started(ScriptedLLM(reading), False)
+    kept = memory.add("I live in Lyon.")
+    memory._reader.read(["01M8NQ9DGMWW0WH5D86PZHTQ21"])
+    assert memory.list() == [kept]

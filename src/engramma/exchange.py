@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engramma.commit import PutLink, PutNote
+from engramma.commit import Change, PutLink, PutNote, ReviseNote
 from engramma.errors import InvalidInput, NotAMemory, StoreError
 from engramma.note import Link, Note, NoteId, Space
 from engramma.recall import Recall
@@ -116,12 +116,20 @@ def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Pr
 
 
 def _put_links(store: Store, links: Sequence[Link]) -> None:
+    """Put links that are not there; none to a note that was deleted here. What one supersedes holds no more."""
     for start in range(0, len(links), _BATCH):
         some = links[start : start + _BATCH]
         notes = store.notes([link.source for link in some] + [link.target for link in some])
         there = {link.ends for note in notes.values() for link in note.links}
-        fresh = [link for link in some if link.ends not in there and {link.source, link.target} <= set(notes)]
-        by_space: dict[Space, list[PutLink]] = {}
-        for link in fresh:
+        alive = {note.id for note in notes.values() if note.state != "archived"}
+        fresh = {link.ends: link for link in some if link.ends not in there and {link.source, link.target} <= alive}
+        by_space: dict[Space, list[Change]] = {}
+        for link in fresh.values():
             by_space.setdefault(notes[link.source].space, []).append(PutLink(link, "loaded"))
-        store.apply([make_commit(space, puts, "user", f"load: {len(puts)} links") for space, puts in by_space.items()], {})
+        for target, newer in {link.target: notes[link.source] for link in fresh.values() if link.kind == "supersedes"}.items():
+            older = notes[target]
+            if older.valid_until is None:
+                ended = {"valid_until": max(newer.at, older.at)}
+                by_space[older.space].append(ReviseNote(older.id, older.revision, ended, "loaded with what supersedes it"))
+        reason = "load: {} links"
+        store.apply([make_commit(space, made, "user", reason.format(len(made))) for space, made in by_space.items()], {})

@@ -7,19 +7,19 @@ number of processes may open the same file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast, overload
 
 from engramma import exchange, reindexing, settings
 from engramma.analysts.base import Analyst
 from engramma.authoring import Author
 from engramma.commit import Commit
-from engramma.dates import bound
+from engramma.dates import bound, moment
 from engramma.draft import checked, checked_count, checked_space, fields_of, make_draft
 from engramma.errors import InvalidInput, StoreError
 from engramma.filters import Where, parse
@@ -28,16 +28,19 @@ from engramma.models import resolve_embedder, resolve_llm
 from engramma.models.base import Embedder
 from engramma.note import Link, Note, NoteId, Space
 from engramma.opening import analyst_for, embedder_for, open_store
-from engramma.past import Moment, Past
+from engramma.past import Blame, Moment, Past
 from engramma.recall import INCLUDABLE, Hits, Recall, Request
-from engramma.report import Check, Stats, Tended, stats_of
+from engramma.report import Check, Part, Stats, Step, Tended, parts_of, stats_of
 from engramma.reranking import resolve_rerank
 from engramma.scoring import DEFAULT_CUT_OFF, WEIGHTS, Weights
 from engramma.store import Query, Revision, Store
+from engramma.store.base import Folded
 from engramma.tending import Keeper
 from engramma.upkeep import forget as forgetting
 from engramma.upkeep.forget import Faded
+from engramma.upkeep.merge import Merger
 from engramma.upkeep.reflect import Insight
+from engramma.upkeep.run import Done, Run, run_of
 from engramma.worker import Pace, Reader, Worker, resolve_pace
 from engramma.write import Progress, Writer
 
@@ -45,8 +48,10 @@ Spaces = Space | list[Space]
 Notes = list[Note]
 Revisions = list[Revision]
 Commits = list[Commit]
+Blames = list[Blame]
 FadedNotes = list[Faded]
 Insights = list[Insight]
+Mergers = list[Merger]
 _AT_OPEN = 8  # pending notes that opening reads; the rest waits for catch_up
 
 
@@ -60,7 +65,7 @@ class Memory:
         self._store, self._embedder, self._analyst = store, embedder, analyst
         self.space = checked_space(space)
         self._recall = Recall(store, lambda: self._embedder, weights)
-        self._writer = Writer(store, self._recall, analyst)
+        self._writer = Writer(store, self._recall, analyst, hand_over=pace is not None and pace.threads == 0)
         self._ledger = Ledger(store, lambda: self._embedder.name)
         self._author = Author(self._ledger, self._recall, self._writer)
         self._keeper = Keeper(self._ledger, self._recall)
@@ -68,7 +73,7 @@ class Memory:
         self._uses: Counter[NoteId] = Counter()
         self._uses_lock = Lock()
         self._reader = Reader(store, self._writer, pace or Pace())
-        self._worker = Worker(store, self._writer, pace) if pace and analyst.slow else None
+        self._worker = Worker(store, self._writer, pace) if pace and self._writer.slow else None
         self._writer.on_stored = self._reader.now
         if self._worker is not None:
             self._writer.on_stored = self._worker.wake
@@ -88,7 +93,8 @@ class Memory:
         read are read now, unless ``catch_up`` is False. ``reindex`` embeds all notes anew where the
         file's vectors come from another embedder (True, or a function to show progress with).
         With ``background`` (True, or a ``Pace``), ``add`` returns once a note is stored and findable, and
-        the model reads it behind; without a model there is nothing to read behind.
+        the model reads it behind; without a model there is nothing to read behind. ``Pace(threads=0)`` leaves
+        the reading to other processes (``engramma work``).
         ``weights`` say what each kind of evidence counts in recall, for trying out others than the
         fitted ones.
 
@@ -125,8 +131,8 @@ class Memory:
 
     @property
     def works(self) -> bool:
-        """Whether background work reads the notes that wait."""
-        return self._worker is not None
+        """Whether background work in this process reads the notes that wait."""
+        return self._worker is not None and self._worker.threads > 0
 
     # -- write
 
@@ -168,7 +174,7 @@ class Memory:
                 raise type(error)(f"item {number}: {error}") from error
         ids = self._writer.add(drafts, progress)
         notes = self._store.notes(ids)
-        return [notes[note_id] for note_id in ids]
+        return [notes.get(note_id) or self.get(note_id) for note_id in ids]  # one that was purged meanwhile raises UnknownId
 
     def update(self, note: Note | str, **fields: Any) -> Note:
         """Change a note by its author's hand; an unknown field is an error. A new content is read anew."""
@@ -179,11 +185,19 @@ class Memory:
         return self._author.delete(note)
 
     def purge(self, note: Note | str) -> Commit:
-        """Remove a note for good, with revisions, vectors and links. This cannot be reverted."""
+        """Remove a note for good: content, revisions, vectors, links, and what the log and other notes quote of it.
+
+        With it go the notes that were merged into it and the insights made from it. The file is written anew, so that no
+        byte of the text is left in it; a commit stays that says that something was removed, and cannot be reverted. Raises
+        StoreBusy when that is done and another process kept the file from being cleaned (``check`` tells until when).
+        """
         return self._author.purge(note)
 
     def delete_space(self, space: Space) -> Commit | None:
-        """Remove everything in a space for good; None when there was nothing."""
+        """Remove everything in a space for good, its log's words included, as ``purge`` does; None when there was nothing.
+
+        Of the log, the space's name, times and actors stay.
+        """
         return self._author.delete_space(space)
 
     def link(
@@ -197,35 +211,95 @@ class Memory:
         return self._author.unlink(source, target, kind)
 
     def revert(self, commit: Commit | str) -> Commit:
-        """Undo any commit, also out of order; reverting a revert works. Raises Conflict, naming what
-        a later commit changed, or what was removed for good; then nothing is changed."""
+        """Undo any commit, also out of order; reverting a revert works. Raises Conflict, naming all that
+        later commits changed, or what was removed for good; then nothing is changed. Raises UnknownId for a
+        commit that is not there, or was folded away by ``compact``."""
         return self._author.revert(commit)
 
-    def merge(self, notes: Sequence[Note | str]) -> Commit:
-        """Fold notes of one space into the first: it stays current, the others are kept as merged."""
+    @overload
+    def merge(self, notes: Sequence[Note | str], *, dry_run: None = None, max_calls: int | None = None) -> Commit: ...
+    @overload
+    def merge(
+        self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
+    ) -> Mergers | Commit | None: ...
+    def merge(
+        self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
+    ) -> Mergers | Commit | None:
+        """Fold notes of one space into the first: it stays current, the others are kept as merged.
+
+        Without notes, those of this space that say the same are found: groups in which each says what each other one says,
+        never a chain. A dry run (the default then) gives them as a list of ``Merger``, ``dry_run=False`` the one commit
+        that folds each group, or None. By rules notes say the same that agree word for word, but for fillers and the place
+        of a time, or state one plain fact; a model, asked ``max_calls`` times at most, judges restatements as well.
+        Numbers, days, denials, questions and speakers must agree, and what happens twice is told twice.
+        """
+        if notes is None:
+            run = run_of(self.space, dry_run is not False, self._analyst, max_calls)
+            return cast("Mergers | Commit | None", self._keeper.merge(run).outcome(run))
+        if dry_run:
+            raise InvalidInput("merge takes notes or dry_run=True: notes given by hand are merged, and revert undoes it")
         return self._author.merge(notes)
 
     # -- upkeep
 
-    def forget(self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD) -> FadedNotes | Commit | None:
-        """Archive what has expired or faded in this memory's space (``upkeep.forget`` has the formula).
+    def forget(
+        self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD, purge_after: timedelta | str | None = None,
+        now: datetime | str | None = None,
+    ) -> FadedNotes | Commit | None:  # fmt: skip
+        """Archive what has expired or faded in this memory's space: found again with ``include={"archived"}``.
 
-        A dry run gives the proposal; otherwise the commit, which can be reverted, or None.
+        What is left of a note is R = exp(-t / S): t days since it came or was last recalled, S its strength, which grows by
+        its first 30 days with each recall and with importance (Ebbinghaus' curve as in MemoryBank, arXiv 2305.10250;
+        ``upkeep.forget`` has the formula). Below ``threshold`` it goes. Pinned notes, what was recalled within a week and
+        insights stay. With ``purge_after`` ("365d"), what was forgotten longer ago than that is removed
+        for good, which nothing can revert. ``now`` looks ahead: what would be forgotten by then.
+
+        A dry run gives the proposals, a list of ``Faded``; otherwise the commit, which can be reverted, or None.
         """
-        return self._keeper.forget(self.space, dry_run, threshold)
+        run, period = run_of(self.space, dry_run, self._analyst), forgetting.period_of(purge_after)
+        share, then = forgetting.checked_threshold(threshold), moment(now, "now")
+        with self._uses_lock:
+            uses = dict(self._uses)
+        return cast("FadedNotes | Commit | None", self._keeper.forget(run, share, period, uses, then).outcome(run))
 
-    def reflect(self, *, dry_run: bool = True) -> Insights | Commit | None:
+    def reflect(self, *, dry_run: bool = True, max_calls: int | None = None) -> Insights | Commit | None:
         """Say what groups of linked notes of this space say together, each as one ``insight`` note.
 
-        A dry run gives the proposals; otherwise the commit, which can be reverted, or None when
-        there is nothing new to say.
-        """
-        return self._keeper.reflect(self.space, dry_run)
+        A group shares a subject (a keyword or tag of three notes or more) and hangs together by links; three insights of one
+        tag give an insight about them. An insight is ``derived_from`` each of its sources. It is written anew when its
+        group has grown by a third or a source was changed, deleted or superseded, and taken back when too few are left.
+        With a model each group that is new or changed is one call, at most ``max_calls``; by rules it is a template.
 
-    def tend(self, *, dry_run: bool = False) -> Tended:
-        """All upkeep at once: read what waits, forget what has faded, reflect on what is left."""
-        read = 0 if dry_run else self.catch_up()
-        return Tended(read, self.forget(dry_run=dry_run), self.reflect(dry_run=dry_run))
+        A dry run gives the proposals, a list of ``Insight``; otherwise the commit, which can be reverted, or None when
+        there is nothing new to say. What was deleted or reverted is not said again.
+        """
+        run = run_of(self.space, dry_run, self._analyst, max_calls)
+        return cast("Insights | Commit | None", self._keeper.reflect(run, moment(None)).outcome(run))
+
+    def tend(
+        self, *, dry_run: bool = False, only: str | Iterable[str] | None = None, max_calls: int | None = None,
+        max_seconds: float | None = None, threshold: float = forgetting.THRESHOLD,
+        purge_after: timedelta | str | None = None, progress: Callable[[Step], None] | None = None,
+    ) -> Tended:  # fmt: skip
+        """All upkeep of this space at once: read what waits, settle conflicts, merge, forget, reflect.
+
+        ``only`` names the parts wanted: "read", "conflicts", "merge", "forget", "reflect". Each is one commit, so that
+        what was done stays done where ``max_calls`` of the model or ``max_seconds`` end the run; ``Tended.left`` names the
+        rest. ``progress`` is called after each part. A dry run changes nothing and gives the proposals; with a model it
+        asks it, and the run that follows in this process does not ask again.
+        """
+        run = run_of(self.space, dry_run, self._analyst, max_calls, max_seconds)
+        share, period, parts = forgetting.checked_threshold(threshold), forgetting.period_of(purge_after), parts_of(only)
+        with self._uses_lock:
+            uses = dict(self._uses)
+        work: dict[Part, Callable[[Run], Done]] = {
+            "read": lambda run: self._keeper.read(run, lambda limit: self.catch_up(limit=limit), self._analyst.batch),
+            "conflicts": self._keeper.conflicts,
+            "merge": self._keeper.merge,
+            "forget": lambda run: self._keeper.forget(run, share, period, uses, moment(None)),
+            "reflect": lambda run: self._keeper.reflect(run, moment(None)),
+        }
+        return self._keeper.tend(run, parts, work, progress)
 
     # -- read
 
@@ -249,7 +323,7 @@ class Memory:
         request = Request(
             checked("query", query) or "", self._spaces(space), k, where, bound("since", since), bound("until", until),
             self._past.seq(as_of), expand, DEFAULT_CUT_OFF if min_relevance is None else min_relevance, frozenset(include),
-            resolve_rerank(rerank, self._analyst),
+            resolve_rerank(rerank, self._analyst), self._past.time(as_of),
         )  # fmt: skip
         hits = self._recall.search(request)
         if as_of is None:
@@ -295,12 +369,28 @@ class Memory:
         return list(found.values())[1:]
 
     def history(self, note: Note | str) -> Revisions:
-        """Every revision of a note, oldest first, each with the commit that made it."""
+        """Every revision of a note that is kept, oldest first, each with the commit that made it."""
         return self._past.history(note)
 
-    def log(self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None) -> Commits:
-        """The commits of a space, newest first; those that touched one note, if given."""
-        return self._past.log(limit, None if note is not None else self._spaces(space), note)
+    def blame(self, note: Note | str) -> Blames:
+        """For each part of a note (content, context, each tag, each link, …) the commit that put it there."""
+        return self._past.blame(note)
+
+    def log(
+        self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None, actor: str | None = None,
+        since: datetime | str | None = None, until: datetime | str | None = None,
+    ) -> Commits:  # fmt: skip
+        """The commits of a space, newest first; those that touched one note, if given, whatever its space.
+
+        ``actor`` is a whole name ("user"), or the beginning of one where it ends in ":" or "*" ("analyst:", "agent:res*").
+        ``since`` and ``until`` bound when the memory learnt it. What ``compact`` folded away is one commit, by "compact".
+        """
+        spaces = None if note is not None else self._spaces(space)
+        return self._past.log(limit, spaces, note, actor, bound("since", since), bound("until", until))
+
+    def commit(self, commit: str) -> Commit:
+        """One commit by its id, or, of this memory's space, by a beginning of six characters or more that no other has."""
+        return self._past.commit(commit, self.space)
 
     def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
         """Every space with the number of notes in sight; those that begin with the labels of a tuple, if given."""
@@ -324,7 +414,7 @@ class Memory:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until background work has read what waits, but what could not be read; False when ``timeout`` seconds
-        were over first. Without background work it says whether anything waits, at once."""
+        were over first. Without ``background`` it says at once whether nothing waits."""
         return not self._store.waiting() if self._worker is None else self._worker.wait(timeout)
 
     def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
@@ -332,6 +422,17 @@ class Memory:
         chosen = self._embedder if embedder is None else resolve_embedder(embedder)
         done = reindexing.reindex(self._store, chosen, progress)
         self._embedder = chosen
+        self._recall.forget()
+        return done
+
+    def compact(self, keep: timedelta | str | int = "90d", *, dry_run: bool = False) -> Folded:
+        """Fold away the history of all spaces that is older than a period, and make the file smaller.
+
+        ``keep`` is "90d", "12w", "6m" (months of 30 days), "1y", "36h", a timedelta, or 0. Notes stay as they are; their
+        earlier revisions and the commits from before go, one commit a space standing for them. What is older can no
+        longer be reverted, nor asked ``as_of``. A dry run tells what would go, and changes nothing.
+        """
+        done = self._past.compact(keep, dry_run)
         self._recall.forget()
         return done
 

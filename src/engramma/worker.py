@@ -105,7 +105,8 @@ class Reader:
         """Read notes that are leased already."""
         failed: list[NoteId] = list(ids)
         try:
-            self._last = next(iter(self._store.notes(ids[:1], vectors=False).values())).space
+            for note in self._store.notes(ids[:1], vectors=False).values():  # none, if it was removed for good meanwhile
+                self._last = note.space
             self._writer.read(ids)
             failed = [note.id for note in self._store.notes(ids, vectors=False).values() if note.state == "pending"]
         finally:

@@ -215,6 +215,7 @@ def minutes_to_live(note: Note) -> float | None:
 
 _SAME, _LOW, _HIGH = ("$eq", "$ne"), ("$gt", "$gte"), ("$lt", "$lte")
 _SIGNS = (*_SAME, *_LOW, *_HIGH)
+_DEEPEST = 100  # levels, as of metadata
 
 
 def check_filter(wanted: Any) -> None:
@@ -229,16 +230,15 @@ def check_filter(wanted: Any) -> None:
         _check_condition(condition)
 
 
-def _check_condition(wanted: Any) -> None:
-    if isinstance(wanted, list | tuple):
-        for inner in wanted:
-            _check_condition(inner)
-    elif isinstance(wanted, Mapping) and _has_operators(wanted):
+def _check_condition(wanted: Any, depth: int = 0) -> None:
+    if depth > _DEEPEST:
+        raise InvalidInput(f"filter is nested more than {_DEEPEST} deep, and no value is")
+    if isinstance(wanted, Mapping) and _has_operators(wanted):
         for operator, operand in wanted.items():
             _check_operator(operator, operand)
-    elif isinstance(wanted, Mapping):
-        for inner in wanted.values():
-            _check_condition(inner)
+    elif isinstance(wanted, Mapping | list | tuple):
+        for inner in wanted.values() if isinstance(wanted, Mapping) else wanted:
+            _check_condition(inner, depth + 1)
 
 
 def _has_operators(wanted: Mapping[Any, Any]) -> bool:
@@ -288,7 +288,6 @@ def _is_number(value: Any) -> bool:
 Field = Literal["metadata", "keywords", "tags"]
 Path = tuple[str | int, ...]
 _MOST = 30  # tests that a database is asked to make of one filter, and of one list or dict in it
-_DEEPEST = 20  # steps of a path that it is asked to take
 _WHOLE = 2**1000  # above it a whole number may have no float
 _NEVER = Some(())
 
@@ -309,9 +308,7 @@ def _every(tests: Iterable[Filter | None]) -> Filter:
 
 def _tests(field: Field, path: Path, wanted: Any) -> Iterator[Filter | None]:
     """What holds of the JSON at a path, if it passes a condition."""
-    if len(path) > _DEEPEST:
-        yield None
-    elif isinstance(wanted, Mapping) and _has_operators(wanted):
+    if isinstance(wanted, Mapping) and _has_operators(wanted):
         for operator, operand in wanted.items():
             yield from _operator_tests(field, path, operator, operand)
     elif isinstance(wanted, Mapping):
@@ -343,9 +340,7 @@ def _operator_tests(field: Field, path: Path, operator: str, operand: Any) -> It
 
 def _equal(field: Field, path: Path, operand: Any) -> Iterator[Filter | None]:
     """What holds together of a value that equals an operand, and of no other."""
-    if len(path) > _DEEPEST:
-        yield None
-    elif isinstance(operand, dict | list):
+    if isinstance(operand, dict | list):
         yield _exact(field, path, "type", "object" if isinstance(operand, dict) else "array")
         yield _exact(field, path, "size", len(operand))
         for step, inner in operand.items() if isinstance(operand, dict) else enumerate(operand):
@@ -366,7 +361,7 @@ def _exact(field: Field, path: Path, test: Literal["is", "type", "size", "$gte",
 
 def _is_step(step: Any) -> bool:
     if isinstance(step, str):
-        return _is_text(step) and step.isprintable() and step != "" and not set(step) & {'"', "\\"}
+        return step.isprintable() and step != "" and not set(step) & {'"', "\\"}
     return type(step) is int and 0 <= step < 2**31
 
 
@@ -400,10 +395,9 @@ def _own_tests(name: str, wanted: Any) -> Iterator[Filter | None]:
 def _text_tests(name: str, wanted: Any) -> Iterator[Filter | None]:
     """What holds of a text, if it passes a condition."""
     alone = isinstance(wanted, list | tuple) or (isinstance(wanted, Mapping) and not _has_operators(wanted))
-    operators = wanted if isinstance(wanted, Mapping) and not alone else {"$eq": wanted}
+    operators: Mapping[Any, Any] = wanted if isinstance(wanted, Mapping) and not alone else {"$eq": wanted}
     for operator, operand in operators.items():
         if isinstance(operand, str):
-            sign: Any = operator if operator in _SAME else "$gte" if operator in _LOW else "$lte"
-            yield Compare(name, sign, operand) if _is_text(operand) else None
+            yield Compare(name, operator, operand) if _is_text(operand) else None
         elif operand is None or isinstance(operand, int | float | list | tuple | dict):
             yield None if passes("", {operator: operand}) else _NEVER

@@ -155,8 +155,10 @@ def checked_memory(memory: Any) -> Memory:
     """An open memory. Raises InvalidInput for anything else."""
     if isinstance(memory, Memory):
         return memory
+    if isinstance(getattr(memory, "memory", None), Memory):
+        raise InvalidInput(f"memory={memory!r:.200} is awaited: give its Memory, which is .memory; agents run it in threads")
     shown = str(memory) if isinstance(memory, str | Path) else "memory.db"
-    raise InvalidInput(f"memory={memory!r} is not an open memory: give Memory.open({shown!r})")
+    raise InvalidInput(f"memory={memory!r:.200} is not an open memory: give Memory.open({shown!r})")
 
 
 def checked_space_of(space: Any) -> SpaceOf | None:
