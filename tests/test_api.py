@@ -13,7 +13,7 @@ import pytest
 from conftest import contents, plain, reply
 
 import engramma
-from engramma import LLM, Completion, Embedder, EngrammaError, InvalidInput, Memory
+from engramma import LLM, Completion, Embedder, EngrammaError, InvalidInput, Memory, UnknownId
 from engramma.testing import HashEmbedder, ScriptedLLM
 
 LYON = "I live in Lyon, near the river."
@@ -901,7 +901,8 @@ def test_export_and_load(opened, tmp_path):
 def test_load_into_the_memory_it_came_from_after_changes_there(opened, tmp_path):
     """A link to a note that was deleted since is left out; a fact that comes back as superseded holds no more."""
     memory = opened(":memory:")
-    old, new, gone = memory.add_many(["The heron stands in the reeds.", "The heron flew to the sea.", "A stone lies in the moss."])
+    texts = ["The heron stands in the reeds.", "The heron flew to the sea.", "A stone lies in the moss."]
+    old, new, gone = memory.add_many(texts)
     memory.link(new, old, kind="supersedes")
     memory.link(new, gone)
     memory.export(tmp_path / "notes.jsonl")

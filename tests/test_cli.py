@@ -298,7 +298,7 @@ def test_spaces_are_walls(shell: Shell) -> None:
 def test_edit(filled: tuple[Shell, str, str, str]) -> None:
     shell, bug, _, _ = filled
     out = shell.run("edit", bug, "--tag", "web", "--tag", "urgent", "--importance", "5", "--pin", "--speaker", "Marta").stdout
-    assert "web, urgent" in out
+    assert "+web  +urgent" in out
     note = shell.json("show", bug)
     assert (note["tags"], note["importance"], note["pinned"], note["speaker"]) == (["web", "urgent"], 5, True, "Marta")
     shell.run("edit", bug, "--unpin", "--tag", "")

@@ -25,7 +25,7 @@ from engramma.cli.group import EPILOG, hoisted
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "llms.txt"])
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
-SHELL_DOCS = [*READMES, ROOT / "docs" / "cli.md"]
+SHELL_DOCS = [*READMES, ROOT / "docs" / "cli.md", ROOT / "docs" / "history.md"]
 CLI_PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 ID = "01..."  # an id that a reader replaces by one of theirs
 CHECKER = doctest.OutputChecker()
@@ -245,7 +245,7 @@ def test_page_has_the_exit_codes_of_the_help() -> None:
 SHAPES = {
     "add": ["add", "a kettle in the kitchen"], "search": ["search", "kettle"], "list": ["list"], "history": ["history", ID],
     "log": ["log"], "revert": ["revert", ID], "link": ["link", ID], "show": ["show", ID], "graph": ["graph"],
-    "stats": ["stats"], "check": ["check"], "config": ["config"],
+    "stats": ["stats"], "check": ["check"], "config": ["config"], "explain": ["explain", ID], "compact": ["compact", "--dry-run"],
 }  # fmt: skip
 
 

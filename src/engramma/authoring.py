@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from engramma import plan
-from engramma.commit import Commit, PutLink, RemoveNote, inverse, summarise
+from engramma.commit import Change, Commit, PutLink, RemoveNote, inverse, summarise, touched
 from engramma.dates import said_dates
 from engramma.draft import checked, checked_id, checked_space, checked_update
 from engramma.errors import InvalidInput, UnknownId
 from engramma.ledger import Decision, Ledger
-from engramma.note import CommitId, Link, Note, NoteId, Space
+from engramma.note import Link, Note, NoteId, Space
+from engramma.past import Past
 from engramma.recall import Recall
 from engramma.store import Query
+from engramma.upkeep import reflect
 from engramma.words import excerpt, pieces
 from engramma.write import Writer, passage
 
@@ -24,6 +26,7 @@ class Author:
 
     def __init__(self, ledger: Ledger, recall: Recall, writer: Writer) -> None:
         self._ledger, self._store, self._recall, self._writer = ledger, ledger.store, recall, writer
+        self._past = Past(ledger)
 
     def update(self, note: Note | str, **fields: Any) -> Note:
         """Change fields of a note; a new content is read anew."""
@@ -65,28 +68,58 @@ class Author:
         return self._ledger.commit(decide)
 
     def purge(self, note: Note | str) -> Commit:
-        """Remove a note for good."""
+        """Remove a note for good, with what was merged into it and the insights that rest on it."""
 
         def decide() -> Decision:
-            current = self._ledger.note(note)
-            others = self._ledger.others(current)
-            freed = plan.released(current, others, "what superseded it was removed for good")
-            return current.space, [RemoveNote(current.id, "purged"), *freed], "purge: one note removed for good"
+            going = self._with_what_rests_on(self._ledger.note(note))
+            freed = [change for one in going.values() for change in self._freed(one, going)]
+            once = {(type(change), touched(change)): change for change in freed}
+            said = "one note" if len(going) == 1 else f"{len(going)} notes, merged into one or insights from it,"
+            removed = [RemoveNote(note_id, "purged") for note_id in going]
+            return going[next(iter(going))].space, [*removed, *once.values()], f"purge: {said} removed for good"
 
-        done = self._ledger.commit(decide)
-        self._recall.forget()
-        return done
+        return self._removing(decide)
+
+    def _with_what_rests_on(self, note: Note) -> dict[NoteId, Note]:
+        """A note, the notes that were ever merged into it and are nowhere else, and the insights made from any of them."""
+        going = {note.id: note}
+        waiting = [note]
+        while waiting:
+            one = waiting.pop()
+            links = {link.ends: link for link in one.links}
+            for commit in self._store.log(None, None, one.id):
+                links |= {change.link.ends: change.link for change in commit.changes if isinstance(change, PutLink)}
+            ends = [link.source for link in links.values() if link.target == one.id and link.source not in going]
+            for near in self._store.notes(ends).values():
+                if _rests_on(near, links.values(), going):
+                    going[near.id] = near
+                    waiting.append(near)
+        return going
+
+    def _freed(self, note: Note, going: Mapping[NoteId, Note]) -> list[Change]:
+        """What becomes of the notes that a vanishing one superseded. No reason of a link is passed on: it may quote the note."""
+        why = "what superseded it was removed for good"
+        freed = plan.released(note, {**self._ledger.others(note), **going}, why)
+        stay = [change for change in freed if going.keys().isdisjoint(touched(change))]
+        return [replace(one, link=replace(one.link, reason="")) if isinstance(one, PutLink) else one for one in stay]
+
+    def _removing(self, decide: Callable[[], Decision]) -> Commit:
+        try:
+            return self._ledger.commit(decide)
+        finally:
+            self._recall.forget()
 
     def delete_space(self, space: Space) -> Commit | None:
         """Remove everything in a space for good."""
-        states = ("pending", "ready", "archived", "merged")
-        notes = self._store.find(Query([checked_space(space)], states=states))
-        if not notes:
+        query = Query([checked_space(space)], states=("pending", "ready", "archived", "merged"))
+        if not self._store.find(replace(query, limit=1)):
             return None
-        changes = [RemoveNote(note.id, "space deleted") for note in notes]
-        done = self._ledger.commit(lambda: (space, changes, f"delete space: {len(notes)} notes removed for good"))
-        self._recall.forget()
-        return done
+
+        def decide() -> Decision:
+            changes = [RemoveNote(note.id, "space deleted") for note in self._store.find(query)]
+            return space, changes, f"delete space: {len(changes)} notes removed for good"
+
+        return self._removing(decide)
 
     def link(self, source: Note | str, target: Note | str, kind: str, reason: str, strength: float) -> Link:
         """Link two notes of one space."""
@@ -123,14 +156,14 @@ class Author:
 
     def revert(self, commit: Commit | str) -> Commit:
         """Undo a commit."""
-        commit_id = commit.id if isinstance(commit, Commit) else CommitId(checked_id(commit))
-        found = self._store.commit(commit_id)
-        if found is None:
-            raise UnknownId(f"there is no commit {commit_id!r}: engramma log shows them")
+        found = self._past.commit(commit)
+
+        def later(note: NoteId) -> list[Commit]:
+            return [one for one in self._store.log(None, found.space, note) if one.seq > found.seq]
 
         def decide() -> Decision:
-            notes = self._store.notes(found.notes())
-            changes = plan.with_dropped_links(inverse(found, notes), notes)
+            notes = self._store.notes(found.notes(), vectors=False)
+            changes = plan.with_dropped_links(inverse(found, notes, later), notes)
             return found.space, changes, f"revert {found.id}: {excerpt(found.reason, 60)}"
 
         return self._ledger.commit(decide, reverts=found.id)
@@ -144,3 +177,12 @@ class Author:
             return found[0].space, changes, f"merge {len(found)} notes: {summarise(changes)}"
 
         return self._ledger.commit(decide)
+
+
+def _rests_on(near: Note, links: Iterable[Link], going: Mapping[NoteId, Note]) -> bool:
+    """Whether a note would be nothing without those that go: merged into one of them, or an insight made from one."""
+    led = [link for link in links if link.source == near.id and link.target in going]
+    if near.state == "merged":
+        stays = any(link.kind == "same_as" and link.source == near.id and link.target not in going for link in near.links)
+        return not stays and any(link.kind == "same_as" for link in led)
+    return reflect.is_ours(near) and any(link.kind == "derived_from" for link in led)

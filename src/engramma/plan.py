@@ -6,7 +6,7 @@ planned again and never overwritten blindly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -39,7 +39,7 @@ def described(given: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {
         "keywords": unique(tuple(given.get("keywords", ())), reading.keywords),
         "tags": unique(tuple(given.get("tags", ())), reading.tags),
-        "context": reading.context,
+        "context": given.get("context", reading.context),
         "category": given.get("category") or reading.category,
         "importance": given.get("importance") or reading.importance or 3,
         "dates": reading.dates,
@@ -111,8 +111,9 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
     barred = {link.target for link in reading.links if link.target in shown and _sums_up(link, note, shown[link.target])}
     proposals = [link for link in reading.links if link.target in shown and link.target not in barred]
     changes = [change for change in reading.changes if change.note in shown and change.note not in barred]
-    if merges(note, reading, shown):  # a restatement gets one link, to the note that stays current
-        proposals = [link for link in proposals if link.target == reading.duplicate_of and link.kind == "same_as"]
+    if reading.duplicate_of and merges(note, reading, shown):  # a restatement gets one link, to the note that stays current
+        same = [link for link in proposals if (link.target, link.kind, link.inward) == (reading.duplicate_of, "same_as", False)]
+        proposals = same or [LinkProposal(shown[reading.duplicate_of].id, "same_as", "says exactly the same", 1.0)]
         changes = [change for change in changes if change.note == reading.duplicate_of]
     revisions: dict[NoteId, _Revision] = {}
     links: list[Change] = []
@@ -122,10 +123,18 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
         if link.kind == "supersedes":
             _end_validity(link, note, shown, revisions, proposal.reason)
     for change in changes:
-        links += _link_changes(shown[change.note], change)
+        seen = {_ends(step) for step in links}
+        links += [step for step in _link_changes(shown[change.note], change) if _ends(step) not in seen]
         _evolve(shown[change.note], change, revisions)
     _hold_again(links, shown, revisions)
     return links, revisions
+
+
+def _ends(change: Change) -> tuple[NoteId, NoteId, str] | None:
+    """What names the link that a change is about, if it is about one."""
+    if isinstance(change, DropLink):
+        return change.source, change.target, change.kind
+    return change.link.ends if isinstance(change, PutLink) else None
 
 
 def _hold_again(changes: Sequence[Change], shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision]) -> None:
@@ -201,28 +210,56 @@ def _revised(revisions: Mapping[NoteId, _Revision], shown: Mapping[NoteId, Note]
 
 
 def plan_archive(note: Note, others: Mapping[NoteId, Note], reason: str) -> tuple[Change, ...]:
-    """A note leaves sight: its links go, the notes before and after it in the session are joined,
-    and what it had superseded holds again."""
-    changes: list[Change] = [DropLink(*link.ends, reason) for link in note.links]
-    changes += [ArchiveNote(note.id, note.revision, reason), *_rejoined(note.links, note.id)]
-    return (*changes, *released(note, others, reason))
+    """A note leaves sight, and what was folded into it: their links go, the notes before and after
+    them in the session are joined, and what they had superseded holds again."""
+    gone = [note, *folded(note, others)]
+    ids = {one.id for one in gone}
+    ends = dict.fromkeys(link.ends for one in gone for link in one.links)
+    changes: list[Change] = [DropLink(*one, reason) for one in ends]
+    changes += [ArchiveNote(one.id, one.revision, reason) for one in gone]
+    freed = [change for one in gone for change in released(one, others, reason, ids)]
+    return _joined((*changes, *_rejoined(gone), *freed))
 
 
-def released(note: Note, others: Mapping[NoteId, Note], reason: str) -> list[Change]:
+def folded(note: Note, others: Mapping[NoteId, Note]) -> list[Note]:
+    """The notes, among some, that were merged into a note."""
+    ids = [link.source for link in note.links if link.kind == "same_as" and link.target == note.id]
+    return [others[one] for one in ids if one in others and others[one].state == "merged"]
+
+
+def released(
+    note: Note, others: Mapping[NoteId, Note], reason: str, gone: Collection[NoteId] | None = None
+) -> list[Change]:  # fmt: skip
     """What becomes of the notes that a vanishing note supersedes: the note that supersedes it takes
-    them over; without one they hold again."""
-    older = [others[x.target] for x in note.links if x.kind == "supersedes" and x.source == note.id and x.target in others]
-    newer = [x for x in note.links if x.kind == "supersedes" and x.target == note.id]
-    if newer:
-        return [PutLink(replace(link, target=old.id, revision=1), reason) for link in newer for old in older]
-    again = [old for old in older if old.valid_until is not None]
-    return [ReviseNote(old.id, old.revision, {"valid_until": None}, reason) for old in again]
+    them over; without one they hold again. Those that are ``gone`` too supersede nothing more: the
+    notes folded into it, if not given."""
+    left_out = {note.id, *([one.id for one in folded(note, others)] if gone is None else gone)}
+    heirs = [link for link in note.links if link.kind == "supersedes" and link.source not in left_out]
+    changes: list[Change] = []
+    for link in note.links:
+        old = others.get(link.target)
+        if link.kind != "supersedes" or old is None or old.id in left_out:
+            continue
+        taken = [PutLink(replace(heir, target=old.id, revision=1), reason) for heir in heirs if heir.source != old.id]
+        changes += taken
+        ends = [DropLink(*one.ends, reason) for one in old.links if one.source in left_out]
+        if not superseded(old, [*ends, *taken]) and old.valid_until is not None:
+            changes.append(ReviseNote(old.id, old.revision, {"valid_until": None}, reason))
+    return changes
 
 
-def _rejoined(links: Iterable[Link], gone: NoteId) -> list[Change]:
-    previous = next((link.target for link in links if link.kind == "follows" and link.source == gone), None)
-    following = next((link.source for link in links if link.kind == "follows" and link.target == gone), None)
-    return [PutLink(follow(following, previous))] if previous and following else []
+def _rejoined(gone: Sequence[Note]) -> list[Change]:
+    """New links between the turns on either side of those that are gone."""
+    before = {link.source: link.target for note in gone for link in note.links if link.kind == "follows"}
+    ids = {note.id for note in gone}
+    joined: list[Change] = []
+    for following in before.keys() - ids:
+        previous: NoteId | None = before[following]
+        for _ in ids:
+            previous = before.get(previous) if previous in ids else previous
+        if previous and previous not in ids:
+            joined.append(PutLink(follow(following, previous)))
+    return joined
 
 
 def plan_update(
@@ -230,8 +267,9 @@ def plan_update(
 ) -> tuple[Change, ...]:
     """The author changes a note: what is given is set as given; a new content is described anew, and
     what its old content had judged of other notes is taken back, to be judged again."""
-    given = dict(note.given)
-    for name in ("keywords", "tags", "category", "importance"):
+    given = {name: value for name, value in note.given.items() if name != "context" or "content" not in after}
+    waits = "pending" in (note.state, after.get("state"))  # then a reading is to come, and leaves alone what is given
+    for name in ("keywords", "tags", "category", "importance", *(["context"] if waits else [])):
         if name in after:
             given[name] = list(after[name]) if isinstance(after[name], tuple) else after[name]
     wanted: dict[str, Any] = dict(after)
@@ -242,10 +280,16 @@ def plan_update(
         wanted["given"] = given
     changed = {name: value for name, value in wanted.items() if getattr(note, name) != value}
     revise = [ReviseNote(note.id, note.revision, changed, reason)] if changed else []
+    moved = _out_of_session(note, reason) if "session" in changed else []
     if reading is None:
-        return tuple(revise)
+        return (*revise, *moved)
     judged = [link for link in note.links if link.source == note.id and link.kind in _JUDGED]
-    return (*revise, *plan_unlink(judged, others, reason))
+    return (*revise, *moved, *plan_unlink(judged, others, reason))
+
+
+def _out_of_session(note: Note, reason: str) -> list[Change]:
+    """A turn leaves its session: nothing follows it there any more."""
+    return [*(DropLink(*link.ends, reason) for link in note.links if link.kind == "follows"), *_rejoined([note])]
 
 
 def plan_rewrite(
@@ -293,13 +337,22 @@ def plan_link(link: Link, shown: Mapping[NoteId, Note]) -> tuple[Change, ...]:
 
 
 def plan_unlink(links: Sequence[Link], shown: Mapping[NoteId, Note], reason: str) -> tuple[Change, ...]:
-    """Links removed by hand; what a removed ``supersedes`` had ended holds again."""
+    """Links removed by hand; what a removed ``supersedes`` had ended holds again, and what a removed
+    ``same_as`` had folded is in sight again."""
     changes: list[Change] = [DropLink(*link.ends, reason) for link in links]
     for link in links:
-        older = shown[link.target]
-        if link.kind == "supersedes" and older.valid_until is not None:
+        older, twin = shown[link.target], shown.get(link.source)
+        if link.kind == "supersedes" and older.valid_until is not None and not superseded(older, changes):
             changes.append(ReviseNote(older.id, older.revision, {"valid_until": None}, reason))
-    return tuple(changes)
+        if link.kind == "same_as" and twin is not None and twin.state == "merged" and not _is_folded(twin, changes):
+            changes.append(ReviseNote(twin.id, twin.revision, {"state": "ready"}, reason))
+    return _joined(changes)
+
+
+def _is_folded(note: Note, changes: Sequence[Change]) -> bool:
+    """Whether a merged note still has a note that it was folded into, once some links are dropped."""
+    gone = {(change.source, change.target, change.kind) for change in changes if isinstance(change, DropLink)}
+    return any(link.kind == "same_as" and link.source == note.id and link.ends not in gone for link in note.links)
 
 
 def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
@@ -318,42 +371,85 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
         "importance": max(note.importance for note in notes),
     }
     after = {name: value for name, value in wanted.items() if getattr(first, name) != value}
-    changes: list[Change] = [ReviseNote(first.id, first.revision, after, reason)] if after else []
-    taken = {link.ends for link in first.links}
+    inner = {x.ends for note in notes for x in note.links if x.kind in _JUDGED and {x.source, x.target} <= ids}
+    changes: list[Change] = [DropLink(*ends, reason) for ends in inner]
+    ended = {note.id: {"valid_until": None} for note in notes if superseded(note, ()) and not superseded(note, changes)}
+    after |= ended.get(first.id, {})
+    changes += [ReviseNote(first.id, first.revision, after, reason)] if after else []
+    changes += _passed_on(rest, first, reason)
     for note in rest:
         changes += [
-            ReviseNote(note.id, note.revision, {"state": "merged"}, reason),
+            ReviseNote(note.id, note.revision, {"state": "merged", **ended.get(note.id, {})}, reason),
             PutLink(Link(note.id, first.id, "same_as", reason, 1.0)),
         ]
-        for link in note.links:
-            moved = replace(link, source=first.id) if link.source == note.id else replace(link, target=first.id)
-            if link.kind != "follows" and link.other(note.id) not in ids and moved.ends not in taken:
-                taken.add(moved.ends)
-                changes.append(PutLink(moved, reason))
     return tuple(changes)
 
 
+def _passed_on(rest: Sequence[Note], first: Note, reason: str) -> list[Change]:
+    """The links of notes that are folded into one, for that one to have as well, but for what
+    supersedes them: it stays current."""
+    ids, taken = {first.id, *(note.id for note in rest)}, {link.ends for link in first.links}
+    changes: list[Change] = []
+    for note in rest:
+        for link in note.links:
+            outward = link.source == note.id
+            moved = replace(link, source=first.id) if outward else replace(link, target=first.id)
+            ours = link.kind == "follows" or (link.kind == "supersedes" and not outward)
+            if not ours and link.other(note.id) not in ids and moved.ends not in taken:
+                taken.add(moved.ends)
+                changes.append(PutLink(replace(moved, revision=1), reason))
+    return changes
+
+
 def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> tuple[Change, ...]:
-    """Changes in which a note that is archived loses all its links first, also those that came later."""
+    """Changes in which a note that is archived loses all its links first, also those that came later,
+    and in which what it had superseded, folded or parted finds its place again, as far as it is among ``notes``."""
+    gone = [notes[change.note] for change in changes if isinstance(change, ArchiveNote)]
+    ids = {note.id for note in gone}
     full: list[Change] = []
-    kept_down: set[NoteId] = set()
+    freed: list[Change] = []
     for change in changes:
         if isinstance(change, ArchiveNote):
             note = notes[change.note]
-            gone = {(step.source, step.target, step.kind) for step in full if isinstance(step, DropLink)}
-            full += [DropLink(*link.ends, change.reason) for link in note.links if link.ends not in gone]
-            passed_on = [step for step in released(note, notes, change.reason) if isinstance(step, PutLink)]
-            kept_down |= {step.link.target for step in passed_on}
-            full += passed_on
+            dropped = {(step.source, step.target, step.kind) for step in full if isinstance(step, DropLink)}
+            full += [DropLink(*link.ends, change.reason) for link in note.links if link.ends not in dropped]
+            freed += [*released(note, notes, change.reason, ids), *_unfolded(note, notes, change.reason, ids)]
         full.append(change)
-    return tuple(_without_validity(change, kept_down) for change in full)
+    full += [*_rejoined(gone), *(step for step in freed if isinstance(step, PutLink))]
+    steps = [_without_validity(change, notes, full) for change in full]
+    return (*steps, *_at_last([step for step in freed if isinstance(step, ReviseNote)], steps, notes))
 
 
-def _without_validity(change: Change, kept_down: set[NoteId]) -> Change:
+def _unfolded(note: Note, notes: Mapping[NoteId, Note], reason: str, gone: Collection[NoteId]) -> list[Change]:
+    """What becomes of the notes folded into one that vanishes: the first is in sight again and holds the others."""
+    left = [one for one in folded(note, notes) if one.id not in gone and note.state in IN_SIGHT]
+    if not left:
+        return []
+    first, *rest = left
+    held = [PutLink(Link(one.id, first.id, "same_as", reason, 1.0), reason) for one in rest]
+    return [ReviseNote(first.id, first.revision, {"state": "ready"}, reason), *held]
+
+
+def _without_validity(change: Change, notes: Mapping[NoteId, Note], changes: Sequence[Change]) -> Change:
     """A revision that leaves alone the validity of a note which a newer one supersedes still."""
-    if not isinstance(change, ReviseNote) or change.note not in kept_down:
+    if not isinstance(change, ReviseNote) or change.after.get("valid_until", change) is not None:
+        return change
+    if not superseded(notes[change.note], changes):
         return change
     return replace(change, after={name: value for name, value in change.after.items() if name != "valid_until"})
+
+
+def _at_last(revisions: Sequence[ReviseNote], steps: Sequence[Change], notes: Mapping[NoteId, Note]) -> list[Change]:
+    """Revisions to be made after some steps, but for what those have settled: each expects what they leave."""
+    made = [step for step in steps if isinstance(step, ReviseNote | ArchiveNote)]
+    last: list[Change] = []
+    for change in _joined(revisions):
+        assert isinstance(change, ReviseNote)
+        settled = {name for step in made if isinstance(step, ReviseNote) and step.note == change.note for name in step.after}
+        after = {name: value for name, value in change.after.items() if name not in settled}
+        earlier = sum(step.note == change.note for step in made)
+        last += [replace(change, expects=change.expects + earlier, after=after)] if after else []
+    return last
 
 
 def plan_insight(insight: Insight, note_id: NoteId, now: datetime) -> tuple[PutNote | PutLink, ...]:

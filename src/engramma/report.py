@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from engramma.commit import Commit
+from engramma.errors import InvalidInput
 from engramma.note import Space
 from engramma.store.base import Store
 
@@ -64,6 +65,14 @@ PARTS: tuple[Part, ...] = get_args(Part)
 """The parts of ``tend``, in the order in which it does them."""
 
 
+def parts_of(only: str | Iterable[str] | None) -> tuple[Part, ...]:
+    """The parts of ``tend`` that are asked for. Raises InvalidInput for another word."""
+    wanted = PARTS if only is None else [only] if isinstance(only, str) else list(only)
+    if unknown := [part for part in wanted if part not in PARTS]:
+        raise InvalidInput(f"only={unknown[0]!r} is no part of upkeep: it takes {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One part of ``tend``: what it proposes, the commits it made, what it cost, and what is left to do and why."""
@@ -77,6 +86,16 @@ class Step:
     tokens_out: int = 0
     seconds: float = 0.0
     left: str = ""
+    failed: bool = False
+    """Whether something is left because a model did not answer."""
+
+    @property
+    def summary(self) -> str:
+        """What is proposed, or was done, in a few words; "" for nothing."""
+        if self.commits:
+            return "; ".join(commit.reason.partition(": ")[2] for commit in self.commits)
+        count = len(self.proposals)
+        return f"{count} proposal{'s' if count > 1 else ''}" if count else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +147,11 @@ class Tended:
     def left(self) -> tuple[str, ...]:
         """What was not done, a sentence each."""
         return tuple(f"{step.part}: {step.left}" for step in self.steps if step.left)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is left because a model did not answer."""
+        return any(step.failed for step in self.steps)
 
     @property
     def calls(self) -> int:

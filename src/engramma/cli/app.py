@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engramma import __version__
-from engramma.cli import add, change, chat, demo, graph, log, read, search, store, work
+from engramma.cli import add, change, chat, demo, explain, graph, log, read, search, store, tend, work
 from engramma.cli.group import EPILOG, Commands
 from engramma.cli.opening import Options
 
@@ -56,12 +56,15 @@ app.command("search", rich_help_panel=READ)(search.search)
 app.command("show", rich_help_panel=READ)(read.show)
 app.command("list", rich_help_panel=READ)(read.list_notes)
 app.command("history", rich_help_panel=READ)(log.history)
+app.command("explain", rich_help_panel=READ)(explain.explain)
 app.command("log", rich_help_panel=READ)(log.log)
 app.command("graph", rich_help_panel=READ)(graph.graph)
 app.command("stats", rich_help_panel=KEEP)(store.stats)
 app.command("check", rich_help_panel=KEEP)(store.check)
 app.command("catch-up", rich_help_panel=KEEP)(store.catch_up)
 app.command("work", rich_help_panel=KEEP)(work.work)
+app.command("tend", rich_help_panel=KEEP)(tend.tend)
+app.command("compact", rich_help_panel=KEEP)(log.compact)
 app.command("reindex", rich_help_panel=KEEP)(store.reindex)
 app.command("export", rich_help_panel=KEEP)(store.export)
 app.command("load", rich_help_panel=KEEP)(store.load)

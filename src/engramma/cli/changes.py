@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from engramma.cli.screen import Screen, plain
+from engramma.cli.screen import Screen
 from engramma.cli.views import title
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _COMPARED = ("content", "context", "keywords", "tags", "category", "importance", "level", "state", "pinned", "valid_until",
              "expires_at", "speaker", "session", "at", "metadata", "key", "error")  # fmt: skip
+
+_SHORT, _LONG, _AROUND = 60, 300, 40  # characters: "then → now" on a line; a text shown whole; around what differs
 
 
 def notes_of(memory: Memory, commits: Iterable[Commit]) -> dict[str, Note]:
@@ -42,6 +45,8 @@ def commit_card(screen: Screen, commit: Commit, notes: Mapping[str, Note]) -> No
     screen.line(("commit ", "dim"), (commit.id, "yellow"), ("  by ", "dim"), (commit.actor, "bold"),
                 (f"  {commit.at.astimezone():%Y-%m-%d %H:%M:%S}", "dim"))  # fmt: skip
     screen.line(commit.reason, indent=2)
+    if commit.reverts:
+        screen.line(("reverts  ", "dim"), (commit.reverts, "yellow"), indent=2)
     if commit.tokens.calls:
         spent = commit.tokens
         screen.line((f"{spent.calls} calls, {spent.tokens_in} tokens in, {spent.tokens_out} out", "dim"), indent=2)
@@ -68,7 +73,8 @@ def change_lines(screen: Screen, change: Change, notes: Mapping[str, Note], inde
         case PutLink(link=link, before=old):
             _link(screen, "linked", "green", link, notes, indent)
             if old is not None:
-                screen.line((f"before: strength {old.strength:.2f} {old.reason}", "dim"), indent=indent + 10)
+                differences(screen, {"strength": old.strength, "reason": old.reason},
+                            {"strength": link.strength, "reason": link.reason}, indent + 10)  # fmt: skip
         case DropLink(source=source, target=target, kind=kind, before=old):
             _drop(screen, source, target, kind, old, notes, indent)
 
@@ -106,17 +112,79 @@ def note_differences(screen: Screen, before: Note, after: Note, indent: int = 2)
 
 
 def differences(screen: Screen, before: Mapping[str, Any], after: Mapping[str, Any], indent: int = 2) -> None:
-    """Fields that changed, each as it was and as it is."""
+    """Fields that changed: of a list what came and went, of a text where it differs, of anything else "then → now"."""
+    for name, old, new in _pairs(before, after):
+        if isinstance(old, list | tuple) or isinstance(new, list | tuple):
+            _list_line(screen, name, _words(old), _words(new), indent)
+            continue
+        was, now = worded(old), worded(new)
+        if len(was) + len(now) <= _SHORT and "\n" not in was + now:
+            screen.line((f"{name:<12}", "dim"), (was, "red"), " → ", (now, "green"), indent=indent, hang=12)
+            continue
+        was, now = _where_they_differ(was, now)
+        screen.line((f"{name:<12}", "dim"), ("− ", "red"), (was, "red"), indent=indent, hang=14)
+        screen.line((" " * 12, "dim"), ("+ ", "green"), (now, "green"), indent=indent, hang=14)
+
+
+def _pairs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Names and values that differ; of metadata each key by itself. What an author gave shows in the field it is for."""
     for name, new in after.items():
         old = before.get(name)
-        if _shown(old) == _shown(new):
+        if name == "given" or old == new:
             continue
-        screen.line((f"{name:<12}", "dim"), ("− ", "red"), (_shown(old), "red"), indent=indent, hang=14)
-        screen.line((" " * 12, "dim"), ("+ ", "green"), (_shown(new), "green"), indent=indent, hang=14)
+        if isinstance(new, Mapping):
+            old = old or {}
+            for key in {**old, **new}:
+                if old.get(key) != new.get(key):
+                    yield f"{name}.{key}", old.get(key), new.get(key)
+        else:
+            yield name.replace("_", " "), old, new
 
 
-def _shown(value: Any) -> str:
-    value = plain(value)
-    if isinstance(value, list):
-        return ", ".join(str(item.get("text", item) if isinstance(item, dict) else item) for item in value) or "none"
-    return "none" if value in (None, "", {}) else str(value)
+def _list_line(screen: Screen, name: str, old: list[str], new: list[str], indent: int) -> None:
+    parts = [(f"+{word}", "green") for word in new if word not in old] + [(f"−{word}", "red") for word in old if word not in new]
+    spaced = [part for one in parts for part in (("  ", ""), one)][1:]
+    screen.line((f"{name:<12}", "dim"), *(spaced or [("in another order", "dim")]), indent=indent, hang=12)
+
+
+def _words(value: Any) -> list[str]:
+    """The items of a list as a person writes them, dates with the days they mean."""
+    return [worded(item) for item in value or ()]
+
+
+def worded(value: Any) -> str:
+    """One value in words."""
+    from engramma.note import SaidDate
+
+    if value in (None, "", {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    if isinstance(value, SaidDate):
+        return f"{value.text} = {' to '.join(dict.fromkeys((str(value.start), str(value.end))))}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_words(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {worded(item)}" for name, item in value.items())
+    return str(value)
+
+
+def _where_they_differ(old: str, new: str) -> tuple[str, str]:
+    """Two texts, long ones cut to where they differ and a little around it."""
+    if max(len(old), len(new)) <= _LONG:
+        return old, new
+    most = min(len(old), len(new))
+    start = next((place for place in range(most) if old[place] != new[place]), most)
+    end = next((place for place in range(most - start) if old[-1 - place] != new[-1 - place]), most - start)
+    first = max(0, start - _AROUND)
+    return _cut(old, first, len(old) - end + _AROUND), _cut(new, first, len(new) - end + _AROUND)
+
+
+def _cut(text: str, first: int, last: int) -> str:
+    """A stretch of a text, no longer than a screen, with marks where it goes on."""
+    part = text[first:last]
+    if len(part) > 2 * _LONG:
+        part = f"{part[:_LONG]} … {part[-_LONG:]}"
+    return ("… " if first else "") + part + (" …" if last < len(text) else "")

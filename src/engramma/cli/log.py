@@ -1,4 +1,4 @@
-"""``engramma log`` and ``history``."""
+"""``engramma log``, ``history`` and ``compact``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def log(
     ctx: typer.Context,
     limit: Annotated[int, typer.Option("-n", "--limit", metavar="N", help="How many commits; 0 for all.")] = 20,
     note: Annotated[str | None, typer.Option("--note", metavar="ID", help="Only commits that touched this note.")] = None,
+    actor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only commits by this actor; by all that begin so, where it ends in : or *."),
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only commits at or after this time.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only commits at or before this time.")] = None,
     full: Annotated[bool, typer.Option("--full", help="With every change, before and after.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -28,7 +34,8 @@ def log(
     from engramma.cli.shapes import commit_json
 
     with opened(ctx) as memory:
-        commits = memory.log(limit=limit or None, note=note_id(memory, note) if note else None)
+        touched = note_id(memory, note) if note else None
+        commits = memory.log(limit=limit or None, note=touched, actor=actor, since=since, until=until)
         notes = notes_of(memory, commits) if full and not as_json else {}
     if as_json:
         print_json([commit_json(commit) for commit in commits])
@@ -71,3 +78,23 @@ def _show(revisions: Sequence[Revision]) -> None:
             described(screen, revision.note)
         else:
             note_differences(screen, revisions[number - 1].note, revision.note)
+
+
+def compact(
+    ctx: typer.Context,
+    keep: Annotated[
+        str, typer.Option(metavar="90d", help="How much stays: hours h, days d, weeks w, months m, years y; 0 for none.")
+    ] = "90d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would go, and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fold away the history that is older than a period, of all spaces, and make the file smaller."""
+    from engramma.cli.screen import print_json
+
+    with opened(ctx) as memory:
+        done = memory.compact(keep, dry_run=dry_run)
+    if as_json:
+        print_json(done)
+        return
+    verb, about = ("would be folded away", "about ") if dry_run else ("folded away", "")
+    typer.echo(f"{done.commits} commits and {done.revisions} earlier revisions {verb}, {about}{done.bytes:,} bytes freed")

@@ -124,13 +124,11 @@ def _note(memory: Memory, text: str) -> str | None:
 
 
 def _commit(memory: Memory, text: str) -> Commit | None:
-    start = text.upper()
-    commits = {commit.id: commit for commit in memory.log(limit=None) if commit.id.startswith(start)}
-    exact = commits.get(start)  # type: ignore[call-overload]
-    if exact is not None or len(text) < SHORTEST_PREFIX:
-        return cast("Commit | None", exact)
-    found = _only(text, list(commits))
-    return None if found is None else commits[found]  # type: ignore[index]
+    try:
+        found = memory.commit(text.upper())
+    except UnknownId:
+        return None
+    return found if found.space == memory.space else None
 
 
 def _only(text: str, ids: Sequence[str]) -> str | None:

@@ -31,19 +31,20 @@ def show(
     with opened(ctx) as memory:
         found = note_or_commit(memory, name)
         if isinstance(found, Note):
-            _show_note(memory, memory.get(found, as_of=as_of), as_json)
+            _show_note(memory, memory.get(found, as_of=as_of), as_of, as_json)
         else:
             _show_commit(memory, found, as_json)
 
 
-def _show_note(memory: Memory, note: Note, as_json: bool) -> None:
+def _show_note(memory: Memory, note: Note, as_of: str | None, as_json: bool) -> None:
     from engramma.cli.screen import Screen, print_json
     from engramma.cli.views import note_card
 
     if as_json:
         print_json(note)
     else:
-        note_card(Screen(), note, {near.id: near for near in memory.neighbours(note)})
+        ends = dict.fromkeys(link.other(note.id) for link in note.links)
+        note_card(Screen(), note, {end: memory.get(end, as_of=as_of) for end in ends})
 
 
 def _show_commit(memory: Memory, commit: Commit, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from engramma.commit import Commit, touched
+from engramma.commit import Commit, DropLink, PutLink, touched
 from engramma.filters import Filter
 from engramma.note import CommitId, Link, Note, NoteId, Space
 
@@ -46,8 +46,9 @@ class Revision:
     @property
     def reason(self) -> str:
         """Why: the change's own reason, or the commit's."""
-        own = [change.reason for change in self.commit.changes if self.note.id in touched(change) and change.reason]
-        return own[0] if own else self.commit.reason
+        own = [change for change in self.commit.changes if self.note.id in touched(change) and change.reason]
+        own.sort(key=lambda change: isinstance(change, PutLink | DropLink))  # what was done to the note itself comes first
+        return own[0].reason if own else self.commit.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,8 @@ def retention(note: Note, now: datetime) -> float:
 def faded(notes: Iterable[Note], now: datetime, threshold: float = THRESHOLD) -> list[Faded]:
     """The notes that have expired or fallen below the threshold, weakest first.
 
-    Pinned notes stay, those that came or were recalled within RECENT_DAYS, and insights that rest on a note which is
-    there; an expiry that was set holds for all of them.
+    Pinned notes stay, those that came or were recalled within RECENT_DAYS, and insights, which reflection takes back when
+    their sources go; an expiry that was set holds for all of them.
     """
     found = [one for note in notes if (one := _faded(note, now, threshold)) is not None]
     return sorted(found, key=lambda one: (one.retention, one.note.id))
@@ -67,16 +67,11 @@ def _faded(note: Note, now: datetime, threshold: float) -> Faded | None:
     left = retention(note, now)
     if note.expires_at is not None and note.expires_at <= now:
         return Faded(note, left, f"expired on {note.expires_at:%Y-%m-%d}")
-    if note.pinned or _stands(note) or left >= threshold or idle_days(note, now) < RECENT_DAYS:
+    if note.pinned or note.level == "insight" or left >= threshold or idle_days(note, now) < RECENT_DAYS:
         return None
     days = f"{idle_days(note, now):.0f} days"
     used = f"recalled {note.uses} times, not for {days}" if note.uses else f"not recalled in {days}"
     return Faded(note, left, f"{left:.1%} is left of it: {used}, importance {note.importance}")
-
-
-def _stands(note: Note) -> bool:
-    """Whether a note is an insight that rests on a note still there (links go with the note at their end)."""
-    return note.level == "insight" and any(x.kind == "derived_from" and x.source == note.id for x in note.links)
 
 
 def with_uses(notes: Iterable[Note], uses: Mapping[NoteId, int], now: datetime) -> list[Note]:

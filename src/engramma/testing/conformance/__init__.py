@@ -20,7 +20,7 @@ import pytest
 
 from engramma.errors import StoreClosed
 from engramma.store.base import Store
-from engramma.testing.conformance.keeping import Counting, Indexing, Living
+from engramma.testing.conformance.keeping import Counting, Folding, Indexing, Living
 from engramma.testing.conformance.reading import Finding, Remembering
 from engramma.testing.conformance.values import put, revise, write
 from engramma.testing.conformance.writing import Applying, Refusing, Removing
@@ -28,7 +28,7 @@ from engramma.testing.conformance.writing import Applying, Refusing, Removing
 __all__ = ["StoreConformance", "put", "revise", "write"]
 
 
-class StoreConformance(Applying, Refusing, Removing, Finding, Remembering, Indexing, Counting, Living):
+class StoreConformance(Applying, Refusing, Removing, Finding, Remembering, Folding, Indexing, Counting, Living):
     """All of it. Give a fixture ``store`` with an empty store; ``check`` is called after each test."""
 
     @pytest.fixture

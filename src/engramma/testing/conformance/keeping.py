@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engramma.commit import ArchiveNote, DropLink, PutLink, PutNote, Tokens
+from engramma.commit import FOLDING, ArchiveNote, Change, DropLink, PutLink, PutNote, RemoveNote, ReviseNote, Tokens
 from engramma.errors import StaleRevision, StoreClosed
 from engramma.note import CommitId, Link, Note, NoteId
 from engramma.store.base import Query, Store
@@ -108,6 +109,98 @@ class Indexing:
         revise(store, one, content="newer words")
         assert [note.content for note in store.without_vectors(2, 10)] == ["newer words"]
         assert not store.switch_model(2, {})
+
+
+class Folding:
+    """``fold``: old history goes, what is and what was since stays."""
+
+    def days(self, store: Store) -> tuple[Note, Note]:
+        """Two linked notes with a commit a day: 1 put, 2 put, 3 link, 4 revise, 5 link anew, 6 new content, 7 elsewhere."""
+        one, two, away = a_note("one"), a_note("two"), a_note("away", space="elsewhere")
+        link = Link(one.id, two.id, strength=0.1)
+        changes: list[list[Change]] = [
+            [PutNote(one)], [PutNote(two)], [PutLink(link)], [ReviseNote(one.id, 1, {"tags": ("x",)}, "r")],
+            [PutLink(replace(link, strength=0.9))], [ReviseNote(one.id, 2, {"content": "three"}, "r")],
+        ]  # fmt: skip
+        for day, some in enumerate(changes):
+            write(store, *some, at=START + timedelta(days=day), tokens=Tokens(1, 10, 1))
+        write(store, PutNote(away), at=START + timedelta(days=6), space="elsewhere")
+        return one, two
+
+    def seen(self, store: Store, as_of: int | None = None) -> list[Any]:
+        """What a store holds in every space."""
+        notes = store.find(Query((HOME, "elsewhere"), states=EVERY_STATE, as_of=as_of))
+        rows = [(row.note, row.vectors.tolist(), row.superseded) for row in store.index_rows(HOME, as_of=as_of)]
+        whole = store.notes([note.id for note in notes], as_of).values()
+        return [*((note, note.links, note.vector is None or note.vector.tolist()) for note in whole), *rows]
+
+    def test_one_commit_a_space_stands_for_what_went(self, store: Store) -> None:
+        one, _ = self.days(store)
+        assert store.horizon() is None
+        then = {seq: self.seen(store, seq) for seq in (4, 5, 6, 7)}
+        totals, newest = store.totals(), store.log(3)
+        folded = store.fold(START + timedelta(days=3, hours=1))
+        assert (folded.commits, folded.revisions, folded.dry_run) == (4, 1, False)
+        assert store.horizon() == (4, START + timedelta(days=3))
+        assert {seq: self.seen(store, seq) for seq in then} == then
+        *kept, fold = store.log(None)
+        assert kept == newest
+        assert (fold.actor, fold.seq, fold.at, fold.changes) == (FOLDING, 4, START + timedelta(days=3), ())
+        assert (store.totals().calls, store.totals().tokens_in) == (totals.calls, totals.tokens_in)
+        assert [(r.revision, r.commit.seq) for r in store.history(one.id)] == [(2, 4), (3, 6)]
+
+    def test_folding_again_and_everything(self, store: Store) -> None:
+        self.days(store)
+        before = self.seen(store)
+        for day, commits in ((1, 2), (1, 0), (-9, 0), (4, 3), (99, 2), (99, 0)):
+            assert store.fold(START + timedelta(days=day)).commits == commits
+        assert self.seen(store) == before
+        assert [(commit.actor, commit.space) for commit in store.log(None)] == [(FOLDING, "elsewhere"), (FOLDING, HOME)]
+        assert [commit.tokens.calls for commit in store.log(None)] == [0, 6]
+
+    def test_a_dry_run_counts_and_changes_nothing(self, store: Store) -> None:
+        one, _ = self.days(store)
+        log = store.log(None)
+        would = store.fold(START + timedelta(days=5), dry_run=True)
+        assert (would.commits, would.revisions, would.dry_run) == (6, 3, True)
+        assert (store.log(None), store.horizon(), len(store.history(one.id))) == (log, None, 3)
+
+    def test_an_index_that_saw_less_reads_all_anew(self, store: Store) -> None:
+        one, two = self.days(store)
+        store.fold(START + timedelta(days=5))
+        assert set(store.changed(HOME, 2)) == {one.id, two.id}
+        assert store.changed(HOME, 6) == []
+        write(store, RemoveNote(two.id, "r"))
+        store.fold(datetime.now(UTC) + timedelta(days=1))
+        assert set(store.changed(HOME, 2)) == {one.id, two.id}
+
+    def test_tombstones_stay(self, store: Store) -> None:
+        one, two = self.days(store)
+        removed = write(store, RemoveNote(two.id, "purged"), at=START + timedelta(days=7))
+        revise(store, one, expects=3, tags=("y",))
+        store.fold(datetime.now(UTC) + timedelta(days=1))
+        assert store.commit(removed.id) == removed
+        assert [commit.actor for commit in store.log(None, HOME)] == [FOLDING, "user"]
+
+    def test_what_comes_after_is_as_ever(self, store: Store) -> None:
+        one, two = self.days(store)
+        store.fold(START + timedelta(days=6))
+        revise(store, one, expects=3, content="one")  # as it was before: its vector is not there any more
+        link = store.links([one.id])[0]
+        write(store, DropLink(*link.ends, "r"))
+        write(store, PutLink(link))
+        write(store, ArchiveNote(a_put(store).id, 1, "r"))
+        assert [revision.revision for revision in store.history(one.id)] == [3, 4]
+        assert len(store.notes([two.id])[two.id].links) == 1
+
+    def test_an_empty_store(self, store: Store) -> None:
+        assert store.fold(datetime.now(UTC)).commits == 0
+        assert store.horizon() is None
+
+
+def a_put(store: Store) -> Note:
+    """A note that was just added."""
+    return put(store, "just added")[0]
 
 
 class Counting:
@@ -211,7 +304,8 @@ class Living:
             "apply": ([a_commit(PutNote(a_note()))], {}), "notes": ([note.id],), "find": (Query((HOME,)),),
             "matching": (Query((HOME,)),), "links": ([note.id],), "head": (), "seq_at": (START,), "changed": (HOME, 0),
             "by_key": (HOME, "k"), "last_of_session": (HOME, "s"), "pending": (None, 1), "history": (note.id,), "log": (1,),
-            "commit": (CommitId("x"),), "spaces": (), "totals": (), "use": ({note.id: 1}, START), "meta": ("x",),
+            "commit": (CommitId("x"),), "commits_named": ("x", HOME, 1), "fold": (START,), "horizon": (),
+            "spaces": (), "totals": (), "use": ({note.id: 1}, START), "meta": ("x",),
             "set_meta": ({"a": "b"},), "without_vectors": (1, 1), "put_vectors": (1, {}), "switch_model": (1, {}), "check": (),
         }  # fmt: skip
         for name, arguments in calls.items():

@@ -11,9 +11,21 @@ import pytest
 
 from engramma.commit import ArchiveNote, DropLink, PutLink, PutNote
 from engramma.filters import Every, Exact, Filter, Not, Some, Where, parse
-from engramma.note import Link, NoteId, SaidDate, Space
+from engramma.note import CommitId, Link, NoteId, SaidDate, Space
 from engramma.store.base import Query, Store
-from engramma.testing.conformance.values import EVERY_STATE, HOME, SPACES, START, a_note, a_vector, found, put, revise, write
+from engramma.testing.conformance.values import (
+    EVERY_STATE,
+    HOME,
+    SPACES,
+    START,
+    a_commit,
+    a_note,
+    a_vector,
+    found,
+    put,
+    revise,
+    write,
+)
 
 ODD = {"it's": 1, 'say "hi"': 2, "100%": 3, "😀": 4, "a b": 5, "back\\slash": 6, "$eq": 7, "记": 8}
 LABELLED: tuple[Space, ...] = (
@@ -291,6 +303,34 @@ class Remembering:
         assert (seqs(note=one.id), seqs(note=two.id), seqs(note=NoteId("nobody"))) == ([5, 4, 1], [4, 2], [])
         assert seqs(1, space=HOME, note=two.id, before=4) == [2]
         assert seqs(0) == []
+
+    def test_the_log_of_actors_and_times(self, store: Store) -> None:
+        for day, actor in enumerate(("user", "analyst:a", "analyst:b", "analyst", "agent*", "agent", "agents", "智能体:一")):
+            write(store, PutNote(a_note()), actor=actor, at=START + timedelta(days=day))
+        put(store, "elsewhere", space="elsewhere")
+
+        def seqs(limit: int | None = None, **more: Any) -> list[int]:
+            return [commit.seq for commit in store.log(limit, HOME, **more)]
+
+        assert (seqs(actor="user"), seqs(actor="use"), seqs(actor="analyst"), seqs(actor="analyst:")) == ([1], [], [4], [3, 2])
+        assert (seqs(actor="agent*"), seqs(actor="agent"), seqs(actor="智能体:")) == ([7, 6, 5], [6], [8])
+        assert (seqs(2, actor="*"), seqs(actor="%:"), seqs(actor="*", before=3)) == ([8, 7], [], [2, 1])
+        assert (seqs(since=START + timedelta(days=6)), seqs(until=START)) == ([8, 7], [1])
+        within: dict[str, Any] = {"since": START + timedelta(hours=1), "until": START + timedelta(days=3)}
+        assert (seqs(**within), seqs(actor="analyst:", **within), seqs(1, **within)) == ([4, 3, 2], [3, 2], [4])
+
+    def test_commits_by_the_beginning_of_their_id(self, store: Store) -> None:
+        commits = [
+            replace(a_commit(PutNote(a_note(state="pending"))), id=CommitId(name)) for name in ("AB1", "AB2", "AC", "ab3", "A%")
+        ]
+        there = a_commit(PutNote(a_note(space="elsewhere", state="pending")), space="elsewhere")
+        store.apply([*commits, replace(there, id=CommitId("AB0"))], {})
+        assert store.commits_named("AB", HOME, 9) == ["AB1", "AB2"]
+        assert store.commits_named("A", HOME, 2) == ["A%", "AB1"]
+        assert store.commits_named("AB1", HOME, 9) == [commits[0].id]
+        assert (
+            store.commits_named("A_", HOME, 9) == store.commits_named("B", HOME, 9) == store.commits_named("AB1x", HOME, 9) == []
+        )
 
     def test_the_log_shows_notes_as_they_were_added(self, store: Store) -> None:
         (note,) = put(store, "first")

@@ -297,6 +297,38 @@ class Removing:
         with pytest.raises(Conflict):
             inverse(store.log(1)[0], store.notes([note.id]))
 
+    def test_what_others_quote_of_it_goes_too(self, store: Store) -> None:
+        """What its own commits wrote into other notes, and reasons that name what only it says; not what others say."""
+        (other,) = put(store, "the zither", context="a zither", keywords=("zither",), given={"keywords": ["zither"]})
+        note = a_note("xylophone and 木琴", keywords=("木琴",))
+        write(store, PutNote(note), reason="add xylophone")
+        after = {"context": "a zither\nbeside 木琴", "keywords": ("zither", "木琴", "wood")}
+        write(store, PutLink(Link(note.id, other.id, "supports", "木琴 too")), ReviseNote(other.id, 1, after, "a xylophone came"))
+        revise(store, other, expects=2, importance=5, context="a zither\nbeside 木琴\nand strings")
+        third = a_note("of strings, and of no 木琴 at all", context="strings and 木琴", keywords=("strings", "木琴"))
+        write(store, PutNote(third), PutLink(Link(third.id, note.id, "causes", "r")), reason="add strings")
+        write(store, PutLink(Link(third.id, other.id, "causes", "a xylophone it is")), DropLink(third.id, note.id, "causes", "r"))
+        write(store, RemoveNote(note.id, "purged"))
+        now = store.notes([other.id, third.id])
+        assert (now[other.id].context, now[other.id].keywords, now[other.id].importance) == (
+            "a zither\nand strings", ("zither", "wood"), 5,
+        )  # fmt: skip
+        assert (now[third.id].context, now[third.id].keywords) == ("strings and 木琴", ("strings", "木琴"))
+        seen = str([store.history(other.id), store.log(None), store.links([other.id])]).replace(repr(now[third.id]), "")
+        assert "xylophone" not in seen
+        assert "木琴" not in str([revision.note for revision in store.history(other.id)])
+        assert [revision.note.importance for revision in store.history(other.id)] == [3, 3, 5]
+
+    def test_the_last_note_of_a_space_takes_the_words_of_its_log_along(self, store: Store) -> None:
+        one, two = put(store, "xylophone", "violoncello")
+        write(store, PutLink(Link(one.id, two.id)), reason="both wooden")
+        put(store, "stays", space="elsewhere")
+        write(store, RemoveNote(one.id, "purged"), RemoveNote(two.id, "purged"), reason="all of it")
+        log = store.log(None, HOME)
+        assert (log[0].reason, {commit.reason for commit in log[1:]}) == ("all of it", {"(content removed for good)"})
+        assert "xylophone" not in str(log)
+        assert store.log(1, "elsewhere")[0].reason == "a test"
+
     def test_the_others_are_as_they_were(self, store: Store) -> None:
         one, two, three = put(store, "a", "b", "c")
         write(store, PutLink(Link(one.id, three.id)))
