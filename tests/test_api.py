@@ -919,7 +919,7 @@ def test_add_many_says_so_where_a_note_is_purged_meanwhile(opened, tmp_path):
     one, two = opened(tmp_path / "m.db"), opened(tmp_path / "m.db")
 
     def purge(done, total):
-        if done == total:
+        if done == total and len(two.list()) == 2:
             two.purge(two.list()[0])
 
     with pytest.raises(UnknownId):
