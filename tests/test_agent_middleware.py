@@ -554,7 +554,7 @@ def test_a_human_approves_what_is_forgotten(memory, how) -> None:
     asked(agent, how, Command(resume={"decisions": [{"type": "approve"}]}), run_of("1", "ana"))
     assert memory.get(note).state == "archived"
     assert model.calls[-1][-1].text == "Forgotten: I like tea."
-    assert contents(memory.list(space="ana")) == ["Forget that I like tea.", "Forgotten."]
+    assert memory.list(space="ana") == []  # nor is the request written, which says it again
 
 
 def test_stopped_by_a_limit(memory) -> None:
@@ -916,6 +916,35 @@ def test_an_answer_said_again_and_again_fills_no_prompt() -> None:
     asked_for = ["my dog called", "the capital of my country", "my shoe size", "my boss called"]
     turns = [("My sister is called Mia.", "Lovely."), *[(f"What is {what}?", "I don't know.") for what in asked_for]]
     assert talked(*turns, ("What is my sister called?", "")) == ["My sister is called Mia."]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "asked_for"),
+    [
+        ("I live in Leeds.", "We moved to York last week.", "Where do I live?"),
+        ("I live in Leeds.", "We've just moved house, we're in York now.", "Where do I live?"),
+        ("I'm a vegetarian.", "I eat meat again since summer.", "Am I a vegetarian?"),
+        ("我吃素。", "我又开始吃肉了。", "我吃素吗？"),
+        ("我女朋友叫小美。", "我和小美分手了。", "我有女朋友吗？"),
+    ],
+)
+def test_what_was_said_later_in_other_words_is_shown_too(old, new, asked_for) -> None:
+    assert new in talked((old, "OK."), (new, "OK."), (asked_for, ""))
+
+
+@pytest.mark.parametrize("turns", [[("I live in Leeds.", "Noted.")], [("我住在成都。", "好的。")]])
+def test_a_question_asked_many_times_is_answered_each_time(turns) -> None:
+    question = "我住在哪里？" if "我" in turns[0][0] else "Where do I live?"
+    assert talked(*turns, *[(question, "")] * 9) == [turns[0][0]]
+
+
+@both_ways
+def test_a_turn_that_forgets_is_not_written(memory, how) -> None:
+    note = memory.add("My phone number is 0113 555 0192.")
+    agent, _ = agent_of(memory, tool_call("forget_memory", note_id=note.id), "Done, I forgot 0113 555 0192.")
+    result = asked(agent, how, "Please forget my phone number 0113 555 0192.", run_of())
+    assert result["saved_memories"] == []
+    assert memory.list() == []
 
 
 def test_small_talk_fills_no_prompt() -> None:

@@ -748,6 +748,19 @@ def test_rarity_of_words_does_not_fall_when_a_note_is_folded_into_another() -> N
     assert lexicon.idf("berlin") == idf("berlin", 2, 2)
 
 
+@pytest.mark.parametrize(("told", "asked"), [("I live in Leeds.", "Where do I live?"), ("我住在成都。", "我住在哪里？")])
+@pytest.mark.parametrize("beside", [0, 30])
+def test_a_question_may_be_asked_ever_so_often(told, asked, beside) -> None:
+    memory = Memory.open(":memory:")
+    memory.add(told, speaker="user")
+    memory.add_many([f"Item {number} of the list is a {'vase' if number % 2 else 'lamp'}." for number in range(beside)])
+    for _ in range(12):
+        memory.add(asked, speaker="user")
+    hits = memory.search(asked)
+    assert told in contents(hits)
+    assert all(math.isfinite(hit.score) for hit in hits)
+
+
 def test_a_vector_is_taken_out_of_a_whitening_as_if_it_had_not_been_there() -> None:
     vectors = np.random.default_rng(3).normal(size=(40, DIMENSIONS))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

@@ -242,6 +242,24 @@ SAID = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("My flight leaves on Friday.", "2026-12-04"),
+        ("I start my new job on Monday.", "2026-12-07"),
+        ("I have a dentist appointment on Tuesday at 3.", "2026-12-01"),
+        ("The party is on Saturday.", "2026-12-05"),
+        ("I saw Tom on Friday.", "2026-11-27"),
+        ("I had an appointment on Tuesday.", "2026-11-24"),
+        ("我周二去看了牙医。", "2026-11-24"),
+        ("我周五要去上海。", "2026-12-04"),
+    ],
+)
+def test_a_weekday_follows_the_tense(text: str, start: str) -> None:
+    (said,) = said_dates(text, datetime(2026, 11, 30, 9))  # a Monday
+    assert str(said.start) == start
+
+
 @pytest.mark.parametrize("hours", ZONES)
 @pytest.mark.parametrize(("at", "phrase", "start", "end"), SAID, ids=[f"{at:%d%b}-{phrase}" for at, phrase, *_ in SAID])
 def test_said_date_is_counted_from_the_day_of_the_speaker(at: datetime, phrase: str, start: str, end: str, hours: float) -> None:
@@ -324,6 +342,13 @@ CHANGED = [
     ("会议定在周四下午2点。", "会议改到周五下午3点。"),
     mended("The release is on 3 May.", "The release moved to 14 May.", why="moved to a day is not read as its date"),
     mended("I work at Siemens.", "I quit Siemens and now work at Bosch.", why="the subject stands far from its verb"),
+    mended("My phone number is 0113 555.", "I got a new number, it's 07700 900461.", why="a new number is not read"),
+    mended("My phone number is 0113 555.", "My phone number has changed to 07700 900461.", why="changed to is not read"),
+    mended("I work at Barclays.", "I started a new job at Monzo.", why="a new job is not read"),
+    mended("I love coffee.", "I no longer drink coffee.", why="what is not drunk any more is not read"),
+    mended("我对花生过敏。", "我对花生不过敏了。", why="allergies are not read"),
+    mended("我在腾讯上班。", "我换工作了，现在在字节上班。", why="only the first clause is read"),
+    mended("我住在成都。", "我们刚搬家，现在住西安。", why="only the first clause is read"),
     mended("I work at Siemens.", "I left Siemens for Bosch.", why="left for is not read"),
     mended("I live in Graz.", "Actually, I never lived in Graz, it was Linz.", why="a home that is none is not read"),
     mended("I live in Lyon.", "I no longer live in Lyon.", why="a home that is none is not read"),
@@ -375,6 +400,11 @@ UNCHANGED = [
     ("I live in Lyon.", "I don't live in Berlin."),
     ("I live in Lyon.", "I never lived in Berlin."),
     ("I live in Lyon.", "I no longer live in Berlin."),
+    ("I live in Leeds.", "Translate into French: I moved to York last week."),
+    ("I live in Leeds.", "I moved to York last week - just kidding!"),
+    ("I live in Leeds.", "I moved to York, but that was in 2010, and came back in 2012."),
+    ("I work at Barclays.", "I work at Monzo's office on Fridays for a joint project."),
+    ("My son is called Tom.", "My son is called Ben, the younger one."),
     ("I never lived in Berlin.", "I live in Lyon."),
     ("I live in Lyon.", "I never lived in fear."),
     ("我住在成都。", "我没住过北京。"),
@@ -560,6 +590,45 @@ def test_what_an_assistant_says_of_its_user_never_holds_against_the_user(told: s
     assert (link.kind, link.inward) == ("supersedes", False)
     (link,) = read(echo, near(told, speaker="user"), speaker="assistant").links
     assert (link.kind, link.inward) == ("supersedes", True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("I'm Priya, I live in Leeds and I'm allergic to peanuts.", "I moved to York last week.", "home was Leeds, is now York"),
+        ("I love coffee and I'm allergic to nuts.", "I don't like coffee any more.", "now says"),
+        ("My name is Priya Nair and my pin is 4711.", "My pin is 1234 now.", "pin was 4711, is now 1234"),
+        ("I live in Leeds with my wife Tess and our two sons.", "I moved to York.", "home was Leeds"),
+        ("I work at Barclays. The dog Rex is ill.", "I work at Monzo now.", "employer was Barclays"),
+        ("我住在成都，养了一只叫年糕的猫。", "我搬到西安了。", "住处原来是成都"),
+        ("我在腾讯上班，对花生过敏。", "我在字节上班了。", "工作单位"),
+    ],
+)
+def test_a_note_that_tells_other_things_too_is_updated_and_stays(old: str, new: str, reason: str) -> None:
+    (link,) = read(new, near(old)).links
+    assert (link.kind, link.inward) == ("updates", False)
+    assert reason in link.reason
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "I live in Lyon, near Place Bellecour.",
+        "I live in Graz, by the river.",
+        "Hi! I live in Lyon.",
+        "I live in Lyon now, in the old town.",
+        "我住在里昂，靠近市中心。",
+        "我住在里昂，那里很漂亮。",
+    ],
+)
+def test_a_note_that_only_tells_more_of_the_same_is_superseded(old: str) -> None:
+    new = "我搬到柏林了。" if "我" in old else "I moved to Berlin."
+    assert kinds(read(new, near(old))) == ["supersedes"]
+
+
+def test_an_assistants_answer_is_superseded_whatever_else_it_says() -> None:
+    echo = near("You live in Leeds, so your nearest airport is LBA.", speaker="assistant")
+    assert kinds(read("I moved to York.", echo, speaker="user")) == ["supersedes"]
 
 
 def test_you_is_nobody_where_people_talk() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engramma.background import Background
-from engramma.note import ASSISTANT, Note, Why
+from engramma.note import ASSISTANT, USER, Note, Why
 from engramma.scoring import Question, Scores, total_at
 from engramma.store.index import ARCHIVED, MERGED, SUPERSEDED, VISIBLE, SpaceIndex
 from engramma.words import term_of, terms, tokens
@@ -16,6 +16,8 @@ from engramma.words import term_of, terms, tokens
 SHARE_OF_BEST = 0.5
 """A hit has at least this share of the evidence of the best hit that is no question, unless the cut-off is switched off or the
 question names it by a keyword of its author's."""
+LATER_SHARE = 0.2
+"""The same for what the user of a chat has said since: in other words, it may have changed what was found."""
 _COPY_LIKENESS = 0.6  # of the way from unrelated to identical, for notes that also share their words
 _COMPARED = 200  # rows among which copies are looked for: each is compared with each
 _LEAST_SHOWN = 0.05  # of evidence, to be worth a word
@@ -51,7 +53,10 @@ def choose(
     bar = total_at(cut_off, len(index), scores.weights)
     rows = np.flatnonzero(allowed & (scores.total >= bar))
     if cut_off > 0 and len(rows) and scores.total[rows].max() > 0:
-        enough = scores.total[rows] >= share_of_best * _best(index, scores.total, rows)
+        best_row = _best(index, scores.total, rows)
+        best = scores.total[best_row]
+        later = (rows > best_row) & (index.speaker.view[rows] == index.speakers.get(USER, -2))
+        enough = scores.total[rows] >= np.where(later, min(LATER_SHARE, share_of_best), share_of_best) * best
         rows = rows[enough | (scores.signals.keyword[rows] > 0)]
     order = rows[np.argsort(-scores.total[rows], kind="stable")]
     picks: list[Pick] = []
@@ -76,11 +81,12 @@ def choose(
     return picks
 
 
-def _best(index: SpaceIndex, totals: np.ndarray, rows: np.ndarray) -> float:
-    """The evidence of the best hit. A note that only asks the same is no measure for those that say something, nor is an
+def _best(index: SpaceIndex, totals: np.ndarray, rows: np.ndarray) -> int:
+    """The row of the best hit. A note that only asks the same is no measure for those that say something, nor is an
     assistant's answer for what its user said: it may repeat what held then."""
     telling = rows[(index.asks.view[rows] == 0) & (index.speaker.view[rows] != index.speakers.get(ASSISTANT, -2))]
-    return float(totals[telling if len(telling) else rows].max())
+    among = telling if len(telling) else rows
+    return int(among[totals[among].argmax()])
 
 
 def near_copies(index: SpaceIndex, background: Background) -> Copies:

@@ -70,6 +70,11 @@ _COMING = re.compile(
     r"postponed|rescheduled|scheduled)\b|'ll\b|要(?!是|求)|(?<![开聚约宴年社大机])会(?!议|员|计|场|面|见)|打算|准备|将(?!军)|想(?!起|到|念)|订了|预订|报名|报了|定在|定了|机票|之前|目标",
     re.IGNORECASE,
 )
+_PRESENT = re.compile(  # of a timetable or an appointment: "my flight leaves on Friday"
+    r"\b(?:leaves?|departs?|arrives?|flies|lands?|begins?|start|appointment|interview|exam|(?:i|we) have|has|"
+    r"(?:i'm|i am|we're|we are|he's|she's|is|are) (?:leaving|flying|going|meeting|visiting|starting|moving|coming|having))\b",
+    re.IGNORECASE,
+)
 _GOVERNED = re.compile(r"\b(?:to|for|by|until|before)\s+(?:the\s+)?$", re.IGNORECASE)  # "moved to 1 July"
 _PAST = re.compile(r"\b(?:was|were|went|had|did|met|came|got|saw|took|gave|began|ate|ran|bought|\w{3,}ed)\b|了|过", re.IGNORECASE)
 
@@ -85,7 +90,10 @@ def _tense(text: str, span: tuple[int, int]) -> int:
     clause = re.split(r"[.!?;。！？；]", before)[-1] + re.split(r"[.!?;。！？；]", after)[0]
     if _COMING.search(clause) or _GOVERNED.search(before):
         return COMING
-    return PAST if _PAST.search(clause) else OPEN
+    if _PAST.search(clause):
+        return PAST
+    planned = text[slice(*span)].startswith("on ") and re.search(r"\b(?:is|are)\s+$", before)
+    return COMING if planned or _PRESENT.search(clause) else OPEN
 
 
 def _parse(phrase: str, at: datetime) -> tuple[date, str] | None:
@@ -128,7 +136,8 @@ def _english_span(phrase: str, at: datetime, tense: int) -> Span | None:
         return None
     start, period = parsed
     if bare in _DAY.split("|"):
-        start += timedelta(days=7 * (tense == COMING and start <= day))
+        while tense == COMING and start <= day:
+            start += timedelta(days=7)
     elif not re.search(r"\d{4}|ago|last|next|this|day|night|tomorrow|^in ", bare):
         start = _in_year(start, day, tense)  # "3 April" in March is next month, not last year
     period = "day" if re.search(r"\bdays? ago|\bweeks? ago", bare) else period
@@ -209,7 +218,7 @@ def _chinese_span(phrase: str, day: date, tense: int) -> tuple[date, date] | Non
     if ago := re.fullmatch(rf"({_NUM}+)(天|个?星期|周|个月|年)前", phrase):
         return _ago(day, _number(ago[1]), ago[2])
     if week := re.fullmatch(r"(上上|上|这|下)?个?(?:周|星期|礼拜)([一二三四五六日天])?", phrase):
-        return _week(day, week[1], week[2])
+        return _week(day, week[1], week[2], tense)
     for word, shift in sorted(_DAYS.items(), key=lambda item: -len(item[0])):
         if phrase.startswith(word) and not phrase.startswith(("今年", "明年")):
             moved = day + timedelta(days=shift)
@@ -228,11 +237,13 @@ def _ago(day: date, count: int, unit: str) -> tuple[date, date]:
     return _span(day - timedelta(weeks=count), "day")
 
 
-def _week(day: date, which: str | None, weekday: str | None) -> tuple[date, date]:
+def _week(day: date, which: str | None, weekday: str | None, tense: int) -> tuple[date, date]:
     monday = day - timedelta(days=day.weekday()) + timedelta(days=_WEEKS[which or "这"])
     if weekday is None:
         return _span(monday, "week")
     named = monday + timedelta(days="一二三四五六日".index(weekday.replace("天", "日")))
+    if which is None and (named - day).days * tense < 0:  # 我周二去看了牙医, said on a Monday
+        named += timedelta(days=7 * tense)
     return _span(named, "day")
 
 

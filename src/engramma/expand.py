@@ -13,7 +13,8 @@ from itertools import islice
 from engramma.note import Hit, Link, Note, NoteId, Why
 from engramma.words import tokens
 
-KIND_WORTH = {"supersedes": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9, "derived_from": 0.9,
+KIND_WORTH = {"supersedes": 1.0, "updates": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9,
+              "derived_from": 0.9,
               "part_of": 0.85, "example_of": 0.85, "related": 0.8, "same_as": 0.3, "follows": 0.45}  # fmt: skip
 _FEW = 3
 OWN_SHARE = 0.8

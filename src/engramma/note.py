@@ -25,6 +25,7 @@ LINK_KINDS = (
     "supports",
     "contradicts",
     "supersedes",
+    "updates",
     "causes",
     "solves",
     "part_of",

@@ -50,6 +50,8 @@ def build_agent(
 
     Raises InvalidInput for what cannot be used, before any run.
     """
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        raise InvalidInput(f"tools={tools!r} is not a list of your tools; memory_tools=False leaves out the memory's own")
     remembering = MemoryMiddleware(
         memory, write=write, retrieve=retrieve, inject=inject, tools=memory_tools, space=space, require_user=require_user
     )

@@ -65,7 +65,12 @@ def checked_policy(name: str, given: Any, default: Any) -> Any:
     """A policy, the default for None. Raises InvalidInput for what cannot be called with what a policy is called with."""
     if given is None:
         return default
-    kinds = {"write": "Everything(), Patterns()", "retrieve": "Recalled(k=5)", "inject": "InSystemMessage(), ToolOnly()"}
+    kinds = {
+        "then": "Everything(), Patterns()",
+        "write": "Everything(), Patterns()",
+        "retrieve": "Recalled(k=5)",
+        "inject": "InSystemMessage(), ToolOnly()",
+    }
     if isinstance(given, type):
         raise InvalidInput(f"{name}={given.__name__} is a class: give one of its objects, {given.__name__}()")
     if not callable(given):
@@ -105,12 +110,15 @@ class Everything:
 
 _ENGLISH = (
     r"\b(?:remember|don'?t forget|keep in mind|note that)\b",
-    r"\bmy (?:full |first |last )?name(?:'s| is)\b", r"\bcall me\b", r"\bi am\b", r"\bi['’]m\b",
+    r"\bmy (?:full |first |last )?name(?:'s| is)\b", r"\bcall me\b",
+    r"\bi(?: am|['’]m) (?!(?:so|just|really|very|a bit|looking|trying|going|wondering|thinking|asking|sorry|not sure|sure|"
+    r"tired|fine|ok|okay|good|back|here|done|ready|afraid|glad|happy to)\b)",
     r"\bi (?:really |also |always |usually |often |never |don'?t |do not |can'?t )?"
     r"(?:like|love|enjoy|prefer|hate|dislike|want|need|live|work|study|speak|use|own|have|moved|grew)\b",
     r"\bi (?:was born|got married|started|quit|bought|adopted|decided|plan)\b",
     r"\bmy (?:goal|plan|job|dream|birthday|wife|husband|partner|son|daughter|mother|father|cat|dog|team|boss|favou?rite)\b",
-    r"\bi(?:'ve| have) (?:been|got|had)\b",
+    r"\bi(?:'ve| have) (?:been|got|had)\b", r"\bwe (?:have|live|moved|adopted|bought|got)\b", r"\bany ?more\b",
+    r"\bmy new\b|\bnew (?:phone |mobile )?number\b", r"^(?:please )?(?:always|never)\b",
 )  # fmt: skip
 _CHINESE = (
     r"我(?:的名字)?叫", r"叫我", r"我(?:今年|其实|就)*是", r"我姓", r"我今年",
@@ -118,6 +126,7 @@ _CHINESE = (
     r"我(?:现在|現在|以前)?(?:住|在|[来來]自|从|從|有|养|養)", r"我(?:的|家|们|們)",
     r"我(?:爸|妈|媽|哥|姐|弟|妹|女[儿兒友]|儿子|兒子|老[公婆]|妻子|丈夫|[男女]朋友|同事|老板)",
     r"我(?:决定|決定|打算|计划|計劃|搬|换|換|买|買|对.{0,8}过敏|對.{0,8}過敏|毕业|畢業|出生|结婚|結婚)",
+    r"我不.{1,8}了", r"以后|以後", r"[请請]?一直(?:用|说|說)", r"(?:我的?|新)(?:电话|電話|号码|號碼|手机|手機)",
     r"[记記]住", r"[记記]得", r"别忘|別忘", r"不要忘", r"[记記]一下",
 )  # fmt: skip
 
@@ -177,6 +186,7 @@ class Novel:
     likeness: float = 0.9
 
     def __post_init__(self) -> None:
+        checked_policy("then", self.then, None)
         if not isinstance(self.likeness, int | float) or not 0 < self.likeness <= 1:
             raise InvalidInput(f"likeness={self.likeness!r} must be above 0 and at most 1")
 

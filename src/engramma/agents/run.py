@@ -79,6 +79,8 @@ def place_of(run: Run, memory: Memory, space: SpaceOf | None = None, require_use
 
 
 def _named(value: Any, source: str) -> Space:
+    if isinstance(value, str) and value != value.strip():
+        raise InvalidInput(f"{source} has white space around it, so it would be another space than {value.strip()!r}: strip it")
     try:
         return checked_space(_as_space(value))
     except InvalidInput as error:

@@ -141,7 +141,7 @@ def summary_of_summaries(
 
 
 def summary_of_role(
-    model: str | Runnable[Any, Any], *, role: Role = "human", max_tokens: int = MAX_TOKENS, summary_tokens: int | None = None,
+    model: str | Runnable[Any, Any], role: Role = "human", *, max_tokens: int = MAX_TOKENS, summary_tokens: int | None = None,
     keep_tokens: int | None = None, input_tokens: int | None = None, token_counter: TokenCounter = count_tokens,
     memory: Memory | None = None, space: SpaceOf | None = None, require_user: bool = False,
 ) -> SummaryOfRole:  # fmt: skip

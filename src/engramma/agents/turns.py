@@ -21,6 +21,7 @@ from engramma.models.base import without_thoughts
 from engramma.note import ASSISTANT, USER, Hit, Link, Note, NoteId, SaidDate, Why
 from engramma.recall import Hits
 
+FORGET = "forget_memory"
 SUMMARY = "summarization"
 """What LangChain, and our strategies, mark a summary message with: ``additional_kwargs["lc_source"]``."""
 
@@ -34,6 +35,8 @@ class Exchange:
     user_id: str | None = None
     assistant_id: str | None = None
     said: tuple[tuple[str, str], ...] = ()
+    forgets: bool = False
+    """Whether the model forgot notes in it: what is to be forgotten is not written again."""
 
 
 def is_summary(message: BaseMessage) -> bool:
@@ -59,11 +62,13 @@ def present_turn(messages: Sequence[BaseMessage], closed: Collection[str] = ()) 
 def newest_exchange(messages: Sequence[BaseMessage], closed: Collection[str] = ()) -> Exchange:
     """What the user said since the last answer, and the answer to it if it is there already."""
     answer = messages[-1] if messages and is_answer(messages[-1]) else None
-    said = [one for one in present_turn(messages[:-1] if answer else messages, closed) if isinstance(one, HumanMessage)]
+    turn = present_turn(messages[:-1] if answer else messages, closed)
+    said = [one for one in turn if isinstance(one, HumanMessage)]
     parts = list(dict.fromkeys((one.name or USER, text) for one in said if (text := own_text(one))))  # asked again: once
     user = "\n".join(text for _, text in parts)
     last = said[-1].id if said else None
-    return Exchange(user, own_text(answer) if answer else "", last, answer.id if answer else None, _by_speaker(parts))
+    forgets = any(isinstance(one, ToolMessage) and one.name == FORGET and one.status != "error" for one in turn)
+    return Exchange(user, own_text(answer) if answer else "", last, answer.id if answer else None, _by_speaker(parts), forgets)
 
 
 def _by_speaker(parts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -111,7 +116,7 @@ def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place:
 
 def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) -> list[dict[str, Any]]:
     """Write what a policy wants kept of a turn; the notes that hold it. Twice the same turn is written once."""
-    if not turn.user and not turn.assistant:
+    if turn.forgets or (not turn.user and not turn.assistant):
         return []
     memos = write(Turn(turn.user, turn.assistant, memory, place, turn.said))
     if isinstance(memos, str | Mapping) or not isinstance(memos, Iterable):
@@ -153,6 +158,7 @@ def _hit_data(hit: Hit) -> dict[str, Any]:
         "score": hit.score, "why": str(hit.why), "direct": hit.why.direct,
         "dates": [[said.text, said.start.isoformat(), said.end.isoformat()] for said in note.dates],
         "valid_until": note.valid_until and note.valid_until.isoformat(),
+        "updates": [link.reason for link in note.links if link.kind == "updates" and link.target == note.id],
         "disputed": any(link.kind == "contradicts" for link in note.links),
         "along": [hit.why.path[-1].kind, hit.why.path[-1].reason] if hit.why.path else None,
     }  # fmt: skip
@@ -167,11 +173,12 @@ def _data_hit(data: Mapping[str, Any]) -> Hit:
     note_id = NoteId(str(data.get("id") or ""))
     at = datetime.fromisoformat(data["at"]) if data.get("at") else datetime.now().astimezone()
     until = data.get("valid_until")
-    links = (Link(note_id, NoteId(""), "contradicts"),) if data.get("disputed") else ()
+    links = [Link(NoteId(""), note_id, "updates", reason) for reason in data.get("updates") or ()]
+    links += [Link(note_id, NoteId(""), "contradicts")] if data.get("disputed") else []
     path = (Link(note_id, NoteId(""), *data["along"]),) if data.get("along") else ()
     note = Note(
         note_id, "", str(data["content"]), at, at, speaker=data.get("speaker"), session=data.get("session"),
         dates=tuple(SaidDate(text, date.fromisoformat(a), date.fromisoformat(b)) for text, a, b in data.get("dates") or ()),
-        valid_until=datetime.fromisoformat(until) if until else None, links=links,
+        valid_until=datetime.fromisoformat(until) if until else None, links=tuple(links),
     )  # fmt: skip
     return Hit(note, float(data.get("score") or 0.0), Why(path=path))

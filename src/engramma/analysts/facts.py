@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from engramma.analysts.topics import topics
@@ -27,6 +27,8 @@ class Fact:
     attribute: str
     value: str
     holds: bool | None = None
+    rest: str = field(default="", compare=False, repr=False)
+    """What its text says beside it."""
 
 
 _I = r"(?P<s>I|you|(?!We\b)[A-Z][a-z]+)"
@@ -54,23 +56,26 @@ _STANDS = r"(?:is|are|will be)(?: now| due| set| planned| scheduled)* (?:on|at|f
 _EN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("home", re.compile(rf"\b{_WE}(?:'ve|'m| am| are| is)? {_ADV}(?:lives?|living|based|settled) (?:back )?in {_NAME}")),
     ("home", re.compile(rf"\b{_I}(?:'ve)? {_ADV}(?:moved|relocated)(?: back)?(?: from {_NAME.replace('?P<v>', '?:')})? to {_NAME}")),
-    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started(?: working| work| a job)?) (?:at|for) {_NAME}")),
+    ("employer", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working|started(?: working| work| an?(?: new)? job)?) (?:at|for) {_NAME}(?!['’]s)\b")),
     ("employer", re.compile(rf"\b{_I} (?:have |has |just |finally )*(?:quit|left|resigned from) [^.,;:!?]{{1,40}}? and (?:now |currently )?"
                             rf"(?:am |is )?(?:works?|working|started|started working) (?:now )?(?:at|for) {_NAME}")),
     ("employer", re.compile(rf"\b{_I} (?:have |has |just |finally )*(?:quit|left) {_NAME.replace('?P<v>', '?:')} for {_NAME}")),
     ("job", re.compile(rf"\b{_I}(?:'m| am| is)? {_ADV}(?:works?|working) as (?:an? |the ){_VALUE}")),
     ("favourite {a}", re.compile(rf"{_MY} favou?rite (?P<a>[a-z]+(?: [a-z]+)?) (?:is|are|became) (?:now )?(?!(?:not|on|in|at|here|gone|lost|broken)\b){_VALUE}")),
-    ("{a}", re.compile(rf"{_MY} (?:new |current )?(?P<a>{_ATTRIBUTES}) is (?:now )?{_TELLING}")),
-    ("name of {a}", re.compile(rf"{_MY} (?P<a>[a-z]+(?: [a-z]+)?) is (?:now )?called (?P<v>[A-Z]\w+)")),
+    ("{a}", re.compile(rf"{_MY} (?:new |current )?(?P<a>{_ATTRIBUTES}) (?:is|(?:has )?changed to) (?:now )?{_TELLING}")),
+    ("phone number", re.compile(rf"\b{_I}(?:'ve| have)? (?:got|have) a new (?:phone |mobile )?number(?:, it's|, it is|:| is)? (?P<v>[+\d][\d ()/-]{{4,20}}\d)")),
+    ("name of {a}", re.compile(rf"{_MY} (?P<a>[a-z]+(?: [a-z]+)?) is (?:now )?called (?P<v>[A-Z]\w+)(?!, the (?:younger|older|elder|other|first|second))")),
     ("relationship", re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<v>{_STATUS})\b")),
     ("date of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_DATE})", re.IGNORECASE)),
     ("time of {a}", re.compile(rf"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:{_STANDS}|{_SHIFT}) (?P<v>{_TIME})", re.IGNORECASE)),
     ("port of {a}", re.compile(r"\b[Tt]he (?P<s>)(?P<a>\w+(?: \w+)?) (?:now )?(?:runs|listens|is) on port (?P<v>\d+)")),
 )  # fmt: skip
 _LIKES = r"love|loves|like|likes|enjoy|enjoys|adore|adores|am fond of|am a fan of|prefer|prefers"
-_HATES = r"hate|hates|dislike|dislikes|detest|detests|loathe|loathes|can't stand|cannot stand|don't like|do not like|doesn't like|don't enjoy|no longer like|no longer likes|no longer enjoy|don't love|never liked"
+_HATES = r"hate|hates|dislike|dislikes|detest|detests|loathe|loathes|can't stand|cannot stand|don't like|do not like|doesn't like|don't enjoy|no longer like|no longer likes|no longer enjoy|don't love|never liked|no longer (?:drink|eat|smoke)s?|(?:stopped|quit|gave up) (?:drinking|eating|smoking)|gave up"
 _TASTE = re.compile(rf"\b(?P<s>I|We|we|[A-Z][a-z]+) {_ADV}(?:(?P<no>{_HATES})|(?P<yes>{_LIKES})) {_VALUE}")
-_STATE = re.compile(rf"\b{_I}(?:'m| am| is) (?:now )?(?P<no>not |no longer )?(?:an? )?(?P<v>{_STATES}|allergic to \w+)\b")
+_STATE = re.compile(
+    rf"\b{_I}(?:'m| am| is|'re| are) (?:now )?(?P<no>not |no longer )?(?:an? )?(?P<v>{_STATES}|allergic to \w+)\b"
+)
 
 _GONE = (
     ("home", re.compile(rf"\b{_WE} (?:have |has )?(?:never|no longer|don't|doesn't|do not|does not|didn't) lived? in {_NAME}")),
@@ -85,8 +90,8 @@ _NOW = (
     rf"{_COUNT}{{1,4}}[年月日号]份?|{_COUNT}{{1,3}}个?[月天周年]前|从[^，。！？；\s]{{1,8}}?(?=搬))*"
 )
 _ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(rf"(?:{_WHO}|^){_NOW}(?:住在了?|搬家?[到去来]了?|定居在?了?){_HAN_VALUE}")),
-    ("employer", re.compile(rf"(?:{_WHO}|^){_NOW}在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
+    ("home", re.compile(rf"(?:{_WHO}|^|，){_NOW}(?:住在?了?|搬家?[到去来]了?|定居在?了?){_HAN_VALUE}")),
+    ("employer", re.compile(rf"(?:{_WHO}|^|，){_NOW}在(?:一[家个所])?(?P<v>[^，。！？；\s在]{{1,16}}?)(?:上班|工作(?![室日人量])|任职)")),
     ("employer", re.compile(rf"(?:{_WHO}|^|，){_NOW}(?:跳槽到|入职|加入)了?(?:一[家个所])?{_HAN_VALUE}")),
     ("favourite {a}", re.compile(rf"{_WHO}?(?:现在)?最(?:喜欢|爱)的(?P<a>[^是，。]{{1,6}})(?:现在)?(?:是|变成了?){_HAN_VALUE}")),
     ("{a}", re.compile(rf"{_WHO}的(?:新)?(?P<a>电话号码|手机号码?|电话|邮箱|地址|名字|生日|密码|身高|体重|年龄|血型|预算|时区)(?:现在)?(?:是|改成了?|换成了?){_HAN_VALUE}")),
@@ -96,11 +101,14 @@ _ZH: tuple[tuple[str, re.Pattern[str]], ...] = (
 _ZH_GONE = (("home", re.compile(rf"{_WHO}(?:已经|现在|其实|早就)*(?:不再|从来?没有?|没有?|不)住(?:在|过)?{_HAN_VALUE}")),)
 _ZH_TASTE = re.compile(
     rf"{_WHO}(?:现在|其实|一直|已经|非常|特别|真的|超级?|很|最|挺|也|都|还是)*"
-    rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
+    rf"(?:(?P<no>讨厌|恨|受不了|不再喜欢|再也不喜欢|不太喜欢|不喜欢|不爱|戒掉?了?)|(?P<yes>喜欢|爱|热爱)){_HAN_VALUE}"
+)
+_ZH_ALLERGY = re.compile(
+    rf"{_WHO}(?:现在|其实|一直|已经|也)*对(?P<v>[^，。！？；、不再\s]{{1,8}}?)(?:已经)?(?P<no>不再?|没有?)?过敏"
 )
 # What is supposed, quoted, past or passing is no fact of today.
 _UNSURE_EN = re.compile(
-    r"\?\s*$|[\"“”]|\b(?:if|would|wish|used to|might|maybe|perhaps|suppose|imagine|dream(?:t|ed)?|pretend|said|says|told|asked|heard|"
+    r"\?\s*$|[\"“”]|\b(?:translat\w+|kidding|joking|came back|office on|on (?:mon|tues|wednes|thurs|fri|satur|sun)days|if|would|wish|used to|might|maybe|perhaps|suppose|imagine|dream(?:t|ed)?|pretend|said|says|told|asked|heard|"
     r"thinks?|game|novel|story|as a child|back then|when I was|for a (?:year|month|week|while|few)|for now|temporarily|"
     r"this (?:week|month|weekend)|until|almost|nearly)\b",
     re.IGNORECASE,
@@ -124,9 +132,33 @@ def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:
     """The plain statements in a text; "I" is the speaker."""
     read = _chinese_facts if is_chinese(text) else _english_facts
     found: list[Fact] = []
-    for sentence in sentences(text[:_READ])[:40]:
-        found += read(sentence.replace("’", "'"), speaker)
+    parts = [sentence.replace("’", "'") for sentence in sentences(text[:_READ])[:40]]
+    for number, sentence in enumerate(parts):
+        others = [*parts[:number], *parts[number + 1 :]]
+        found += [replace(fact, rest="\n".join([fact.rest, *others])) for fact in read(sentence, speaker)]
     return tuple(dict.fromkeys(found))
+
+
+# Of what a text says beside a fact: who or what else it speaks of, and what only tells more of the same.
+_ELSE_EN = re.compile(
+    r"\b(?:i|i'm|i've|my|me|we|we're|our|us|he|she|they|his|her|their|him|them)\b"
+    r"|\b(?:am|have|has|had|got|bought|adopted|own|owns|love|loves|like|likes|hate|hates|prefer|allergic|called|named|married|study|studies|"
+    r"work|works|play|plays|speak|speaks|drink|eat|born|children|kids|wife|husband|son|daughter|cat|dog)\b|\d",
+    re.IGNORECASE,
+)
+_SAME_ZH = re.compile(
+    r"^(?:就?在|靠近|离|位于|挨着|附近|旁边|因为|所以|那里|那边|这里|这边|环境|房子|很|非常|特别|真|挺|太|终于|现在|了|的|啦|呢|…)"
+)
+
+
+def says_more(fact: Fact) -> bool:
+    """Whether the text of a fact tells other things too, which hold on when the fact does not: "I live in Leeds and I'm
+    allergic to nuts". What only tells more of the same does not count: "I live in Lyon, near Place Bellecour"."""
+    if not is_chinese(fact.rest):
+        sentence, *others = fact.rest.split("\n")
+        return bool(_ELSE_EN.search(sentence)) or any(len(set(terms(other))) > 1 for other in others)
+    clauses = [part.strip() for part in re.split(r"[\s，。！？；、,.!?;\n]|…", fact.rest)]
+    return any(len(set(terms(part))) > 0 and len(part) > 2 and not _SAME_ZH.match(part) for part in clauses)
 
 
 def _subject(name: str | None, speaker: str | None) -> str | None:
@@ -146,7 +178,8 @@ def _matched(frames: Sequence[tuple[str, re.Pattern[str]]], sentence: str, speak
             groups = match.groupdict()
             subject, value = _subject(groups.get("s"), speaker), groups["v"].strip()
             if subject is not None and value and not value.endswith("的"):
-                found.append(Fact(subject, attribute.format(a=(groups.get("a") or "").casefold()), value))
+                named = attribute.format(a=(groups.get("a") or "").casefold())
+                found.append(Fact(subject, named, value, rest=_without(sentence, match)))
     return found
 
 
@@ -159,7 +192,7 @@ def _english_facts(sentence: str, speaker: str | None) -> list[Fact]:
         for match in frame.finditer(sentence):
             subject = _subject(match["s"], speaker)
             if subject is not None:
-                found.append(Fact(subject, attribute, match["v"].strip(), not match["no"]))
+                found.append(Fact(subject, attribute, match["v"].strip(), not match["no"], _without(sentence, match)))
     return found
 
 
@@ -171,8 +204,16 @@ def _chinese_facts(sentence: str, speaker: str | None) -> list[Fact]:
     for match in _ZH_TASTE.finditer(sentence):
         subject = _subject(match["s"], speaker)
         if subject is not None:
-            found.append(Fact(subject, "taste", match["v"], not match["no"]))
+            found.append(Fact(subject, "taste", match["v"], not match["no"], _without(sentence, match)))
+    for match in _ZH_ALLERGY.finditer(sentence):
+        subject = _subject(match["s"], speaker)
+        if subject is not None:
+            found.append(Fact(subject, "being", f"对{match['v']}过敏", not match["no"], _without(sentence, match)))
     return found
+
+
+def _without(sentence: str, match: re.Match[str]) -> str:
+    return sentence[: match.start()] + " … " + sentence[match.end() :]
 
 
 def _is_technical(value: str) -> bool:

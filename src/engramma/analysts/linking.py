@@ -4,6 +4,7 @@ For each neighbour the first rule that applies decides, from the strictest to th
 
     the same text              same_as      (and the draft is a restatement of it)
     a fact that replaces one   supersedes   the newer by ``at`` supersedes the older
+                               updates      where the older one tells other things too: it stays in sight
     a fix for a problem        solves
     nearly the same words      same_as
     words or meaning shared    related
@@ -17,9 +18,9 @@ from functools import lru_cache
 
 from engramma.analysts.acts import act
 from engramma.analysts.base import Page
-from engramma.analysts.facts import Fact, facts, opposed, replacement
+from engramma.analysts.facts import Fact, facts, opposed, replacement, says_more
 from engramma.analysts.keywords import is_plain, keywords
-from engramma.note import ASSISTANT, LinkProposal, Neighbour, unique
+from engramma.note import ASSISTANT, LinkProposal, Neighbour, Note, unique
 from engramma.words import denies, excerpt, is_chinese, term_of, terms
 
 MOST_LINKS = 5
@@ -87,13 +88,21 @@ def _replaced_fact(page: Page, neighbour: Neighbour, new_facts: Sequence[Fact]) 
         return None
     inward = page.draft.at < old.at if told != answered else not told  # what a user says holds against any answer
     newer, older = (page.draft.content, old.content) if not inward else (old.content, page.draft.content)
+    kind = "supersedes" if pair is None or not _outlives(page, old, pair, inward) else "updates"
     if pair is not None and pair[0].holds is None:
         now, then = (pair[0].value, pair[1].value) if not inward else (pair[1].value, pair[0].value)
         reason = _say(page, f"{pair[0].attribute} was {then}, is now {now}", f"{_zh(pair[0].attribute)}原来是{then}，现在是{now}")
     else:
         says = (excerpt(newer, 50), excerpt(older, 50))
         reason = _say(page, f'now says "{says[0]}", before: "{says[1]}"', f"现在说“{says[0]}”，以前说“{says[1]}”")
-    return LinkProposal(old.id, "supersedes", reason, 0.95, inward)
+    return LinkProposal(old.id, kind, reason, 0.95, inward)
+
+
+def _outlives(page: Page, old: Note, pair: tuple[Fact, Fact], inward: bool) -> bool:
+    """Whether the note whose fact is replaced tells other things too, so that it must stay in sight; an answer of an
+    assistant must not."""
+    speaker, fact = (page.draft.speaker, pair[0]) if inward else (old.speaker, pair[1])
+    return speaker != ASSISTANT and says_more(fact)
 
 
 _ZH_ATTRIBUTES = {"home": "住处", "employer": "工作单位", "job": "职业", "name": "名字"}

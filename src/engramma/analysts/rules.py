@@ -89,7 +89,7 @@ def _evolved(
             said = f"{day} 已解决：{link.reason}" if chinese else f"Solved on {day}: {link.reason}"
             tag = "已解决" if chinese else "solved"
             return NeighbourChange(note.id, link.reason, _extended(note, said), add_tags=(tag,))
-        case "supersedes" if not link.inward:
+        case "supersedes" | "updates" if not link.inward:
             said = f"{day} 起不再成立：{link.reason}" if chinese else f"Replaced on {day}: {link.reason}"
             return NeighbourChange(note.id, link.reason, _extended(note, said))
         case "same_as":

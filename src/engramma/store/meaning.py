@@ -175,9 +175,10 @@ class Meaning:
         if not vector.any():
             return np.zeros(self.vectors.size, np.float32)
         whitening = self._whitened(unrelated)
-        for row in again:
-            if row < self._made_from <= _FEW and not self._folded.view[row]:
-                whitening = whitening.without(self.vectors.view[row])
+        rows = [row for row in again if row < self._made_from <= _FEW and not self._folded.view[row]]
+        for asked in {self.vectors.view[row].tobytes(): self.vectors.view[row] for row in rows}.values():  # each counted once
+            if asked.any():
+                whitening = whitening.without(asked)
         return self._towards(whitening, whitening.direction(vector))
 
     def evidence(self, vector: np.ndarray, background: Background, again: Sequence[int] = ()) -> np.ndarray:
