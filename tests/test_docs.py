@@ -246,6 +246,7 @@ SHAPES = {
     "add": ["add", "a kettle in the kitchen"], "search": ["search", "kettle"], "list": ["list"], "history": ["history", ID],
     "log": ["log"], "revert": ["revert", ID], "link": ["link", ID], "show": ["show", ID], "graph": ["graph"],
     "stats": ["stats"], "check": ["check"], "config": ["config"], "explain": ["explain", ID], "compact": ["compact", "--dry-run"],
+    "tend": ["tend", "--dry-run"],
 }  # fmt: skip
 
 

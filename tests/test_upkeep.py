@@ -46,6 +46,11 @@ def test_pinned_notes_and_insights_stay_and_expired_ones_go() -> None:
     assert [one.note.id for one in faded(notes, NOW)] == ["n900", "n1"]
 
 
+def test_what_a_program_keeps_here_stays() -> None:
+    assert faded([aged(900, given={"distinct": True})], NOW) == []
+    assert len(faded([aged(901, given={"distinct": True}, expires_at=NOW)], NOW)) == 1
+
+
 def test_an_expiry_holds_for_pinned_notes_and_insights_too() -> None:
     assert len(faded([aged(1, expires_at=NOW, pinned=True), aged(2, expires_at=NOW, level="insight")], NOW)) == 2
 
@@ -79,6 +84,9 @@ def test_forget_looks_ahead_and_tells_why(memory: Memory) -> None:
     (proposal,) = memory.forget(now=LATER)
     assert 0 < proposal.retention < 0.05
     assert "not recalled in 100 days" in proposal.reason
+    assert len(memory.forget(now="2099-01-01")) == 1
+    with pytest.raises(InvalidInput, match="now='someday'"):
+        memory.forget(now="someday")
 
 
 def test_what_was_just_recalled_is_not_forgotten_before_it_is_written_down(memory: Memory) -> None:
@@ -125,6 +133,16 @@ def test_nothing_is_removed_for_good_unless_a_period_is_set(memory: Memory) -> N
     with pytest.raises(Conflict, match="removed"):
         memory.revert(done)
     assert memory.check().ok
+
+
+def test_what_was_forgotten_is_known_also_when_its_history_was_folded_away(memory: Memory) -> None:
+    note = memory.add("The violin is in the attic.")
+    deleted = memory.add("The kettle leaks.")
+    memory.delete(deleted)
+    memory.forget(dry_run=False, now=LATER)
+    memory.compact(keep="0d")
+    (proposal,) = memory.forget(now=LATER + timedelta(days=3650), purge_after="365d")
+    assert proposal.note.id == note.id
 
 
 @pytest.mark.parametrize("period", ["", "365", "d", "-1d", "one year", "1.5d", 365, True, "9999999d"])

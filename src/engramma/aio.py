@@ -13,25 +13,26 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from engramma.analysts.base import Analyst
 from engramma.commit import Commit
 from engramma.draft import checked_count
 from engramma.errors import InvalidInput, StoreClosed
 from engramma.filters import Where
-from engramma.memory import Commits, FadedNotes, Insights, Memory, Notes, Revisions, Spaces
+from engramma.memory import Blames, Commits, FadedNotes, Insights, Memory, Mergers, Notes, Revisions, Spaces
 from engramma.note import Link, Note, Space
 from engramma.past import Moment
 from engramma.recall import Hits
-from engramma.report import Check, Stats, Tended
+from engramma.report import Check, Stats, Step, Tended
 from engramma.scoring import WEIGHTS, Weights
+from engramma.store.base import Folded
 from engramma.upkeep import forget as forgetting
 from engramma.worker import Pace
 from engramma.write import Progress
@@ -172,21 +173,45 @@ class AsyncMemory:
         """``Memory.revert``, awaited."""
         return await self._change(self.memory.revert, commit)
 
-    async def merge(self, notes: Sequence[Note | str]) -> Commit:
+    @overload
+    async def merge(self, notes: Sequence[Note | str], *, dry_run: None = None, max_calls: int | None = None) -> Commit:
+        """By hand: the commit."""
+
+    @overload
+    async def merge(
+        self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
+    ) -> Mergers | Commit | None:
+        """Found: the proposals, or the commit of them."""
+
+    async def merge(
+        self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
+    ) -> Mergers | Commit | None:
         """``Memory.merge``, awaited."""
-        return await self._change(self.memory.merge, notes)
+        return await self._change(lambda: self.memory.merge(notes, dry_run=dry_run, max_calls=max_calls))
 
-    async def forget(self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD) -> FadedNotes | Commit | None:
+    async def forget(
+        self, *, dry_run: bool = True, threshold: float = forgetting.THRESHOLD, purge_after: timedelta | str | None = None,
+        now: datetime | str | None = None,
+    ) -> FadedNotes | Commit | None:  # fmt: skip
         """``Memory.forget``, awaited."""
-        return await self._change(self.memory.forget, dry_run=dry_run, threshold=threshold)
+        return await self._change(
+            self.memory.forget, dry_run=dry_run, threshold=threshold, purge_after=purge_after, now=now
+        )  # fmt: skip
 
-    async def reflect(self, *, dry_run: bool = True) -> Insights | Commit | None:
+    async def reflect(self, *, dry_run: bool = True, max_calls: int | None = None) -> Insights | Commit | None:
         """``Memory.reflect``, awaited."""
-        return await self._change(self.memory.reflect, dry_run=dry_run)
+        return await self._change(self.memory.reflect, dry_run=dry_run, max_calls=max_calls)
 
-    async def tend(self, *, dry_run: bool = False) -> Tended:
-        """``Memory.tend``, awaited."""
-        return await self._change(self.memory.tend, dry_run=dry_run)
+    async def tend(
+        self, *, dry_run: bool = False, only: str | Iterable[str] | None = None, max_calls: int | None = None,
+        max_seconds: float | None = None, threshold: float = forgetting.THRESHOLD,
+        purge_after: timedelta | str | None = None, progress: Callable[[Step], None] | None = None,
+    ) -> Tended:  # fmt: skip
+        """``Memory.tend``, awaited. ``progress`` is called in the thread that works."""
+        return await self._change(
+            self.memory.tend, dry_run=dry_run, only=only, max_calls=max_calls, max_seconds=max_seconds, threshold=threshold,
+            purge_after=purge_after, progress=progress,
+        )  # fmt: skip
 
     # -- read
 
@@ -224,9 +249,20 @@ class AsyncMemory:
         """``Memory.history``, awaited."""
         return await self._look(self.memory.history, note)
 
-    async def log(self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None) -> Commits:
+    async def blame(self, note: Note | str) -> Blames:
+        """``Memory.blame``, awaited."""
+        return await self._look(self.memory.blame, note)
+
+    async def log(
+        self, *, limit: int | None = 20, space: Spaces | None = None, note: Note | str | None = None, actor: str | None = None,
+        since: datetime | str | None = None, until: datetime | str | None = None,
+    ) -> Commits:  # fmt: skip
         """``Memory.log``, awaited."""
-        return await self._look(self.memory.log, limit=limit, space=space, note=note)
+        return await self._look(self.memory.log, limit=limit, space=space, note=note, actor=actor, since=since, until=until)
+
+    async def commit(self, commit: str) -> Commit:
+        """``Memory.commit``, awaited."""
+        return await self._look(self.memory.commit, commit)
 
     async def spaces(self, prefix: Space | None = None) -> dict[Space, int]:
         """``Memory.spaces``, awaited."""
@@ -249,6 +285,10 @@ class AsyncMemory:
     async def wait(self, timeout: float | None = None) -> bool:
         """``Memory.wait``, awaited."""
         return await self._look(self.memory.wait, timeout)
+
+    async def compact(self, keep: timedelta | str | int = "90d", *, dry_run: bool = False) -> Folded:
+        """``Memory.compact``, awaited."""
+        return await self._change(self.memory.compact, keep, dry_run=dry_run)
 
     async def reindex(self, *, embedder: Any = None, progress: Progress | None = None) -> int:
         """``Memory.reindex``, awaited. Cancelled, it stops at the next batch; the next run goes on from there."""

@@ -72,7 +72,7 @@ class Author:
 
         def decide() -> Decision:
             going = self._with_what_rests_on(self._ledger.note(note))
-            freed = [change for one in going.values() for change in self._freed(one, going)]
+            freed = [change for one in going.values() for change in (*self._freed(one, going), *_rejoined(one, going))]
             once = {(type(change), touched(change)): change for change in freed}
             said = "one note" if len(going) == 1 else f"{len(going)} notes, merged into one or insights from it,"
             removed = [RemoveNote(note_id, "purged") for note_id in going]
@@ -186,3 +186,11 @@ def _rests_on(near: Note, links: Iterable[Link], going: Mapping[NoteId, Note]) -
         stays = any(link.kind == "same_as" and link.source == near.id and link.target not in going for link in near.links)
         return not stays and any(link.kind == "same_as" for link in led)
     return reflect.is_ours(near) and any(link.kind == "derived_from" for link in led)
+
+
+def _rejoined(note: Note, going: Mapping[NoteId, Note]) -> list[Change]:
+    """The turns before and after a vanishing one, joined."""
+    before = [link.target for link in note.links if link.kind == "follows" and link.source == note.id]
+    after = [link.source for link in note.links if link.kind == "follows" and link.target == note.id]
+    ends = [(one, other) for one in after[:1] for other in before[:1]]
+    return [PutLink(plan.follow(*both)) for both in ends if going.keys().isdisjoint(both)]

@@ -7,7 +7,7 @@ an applied commit follows from the commit alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -196,17 +196,18 @@ class _Undoing:
         for name, value in change.after.items():
             present, before = getattr(note, name), change.before.get(name)
             if isinstance(value, Mapping) and isinstance(before, Mapping):
-                fields[name] = self._key_by_key(note.id, name, (before, value, present))
+                named = {key for key in change.after if getattr(note, key) != change.after[key]} if name == "given" else set()
+                fields[name] = self._key_by_key(note.id, name, (before, value, present), named)
             elif present != value:
                 self._conflict_of(note.id, name, name, present)
         self._revise(note, fields)
 
-    def _key_by_key(self, note: NoteId, name: str, values: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
-        """A mapping with the keys that changed as they were, the others as they are."""
+    def _key_by_key(self, note: NoteId, name: str, values: tuple[Mapping[str, Any], ...], named: Set[str]) -> dict[str, Any]:
+        """A mapping with the keys that changed as they were, the others as they are; of ``named`` a conflict is told already."""
         before, after, present = values
         kept = dict(present)
         for key in [key for key in {**before, **after} if _pair(before, key) != _pair(after, key)]:
-            if _pair(present, key) != _pair(after, key):
+            if _pair(present, key) != _pair(after, key) and key not in named:
                 self._conflict_of(note, f"{name}.{key}", name, present.get(key))
             kept.pop(key, None)
             kept |= _pair(before, key)
@@ -223,9 +224,14 @@ class _Undoing:
         self._revise(note, change.before)
 
     def _revise(self, note: Note, fields: Mapping[str, Any]) -> None:
+        """Set fields; a note that leaves sight by that is archived, so that its links of now go too."""
+        if leaves := fields.get("state") == "archived" != note.state:
+            fields = {name: value for name, value in fields.items() if name != "state"}
         if fields:
             self._step(ReviseNote(note.id, note.revision, fields, self.reason))
-            self.notes[note.id] = replace(note, **fields, revision=note.revision + 1)
+            self.notes[note.id] = note = replace(note, **fields, revision=note.revision + 1)
+        if leaves:
+            self._take_away(note.id)
 
     def _relink(self, change: PutLink | DropLink) -> None:
         """Give a link between notes that stay what it was before the change."""

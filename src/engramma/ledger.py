@@ -8,7 +8,7 @@ from typing import Any
 from engramma.commit import Change, Commit
 from engramma.draft import checked_id
 from engramma.errors import Conflict, UnknownId
-from engramma.note import CommitId, Note, NoteId, Space
+from engramma.note import CommitId, Note, NoteId, Reading, Space
 from engramma.store import Store
 from engramma.tracing import noted
 from engramma.write import ATTEMPTS, make_commit
@@ -44,17 +44,18 @@ class Ledger:
 
     def commit(
         self, decide: Callable[[], Decision], *, actor: str = "user", reverts: CommitId | None = None,
-        vectors: Callable[[], Mapping[NoteId, Any]] = dict, decided: Decision | None = None,
+        vectors: Callable[[], Mapping[NoteId, Any]] = dict, decided: Decision | None = None, cost: Reading | None = None,
     ) -> Commit:  # fmt: skip
         """Decide on what is there and write it; where the memory has changed in between, decide again.
 
-        ``decided`` is a decision that was made a moment ago, and is tried first.
+        ``decided`` is a decision that was made a moment ago, and is tried first. ``cost`` is what the commit carries of a
+        model's tokens.
         """
         for attempt in range(ATTEMPTS):
             space, changes, reason = decided or decide()
             decided = None
             try:
-                commit = make_commit(space, changes, actor, reason, reverts=reverts)
+                commit = make_commit(space, changes, actor, reason, cost=cost, reverts=reverts)
                 applied = self.store.apply([commit], vectors(), self._embedder_name())
                 noted(applied)
                 return applied[0]

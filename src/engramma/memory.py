@@ -217,11 +217,15 @@ class Memory:
         return self._author.revert(commit)
 
     @overload
-    def merge(self, notes: Sequence[Note | str], *, dry_run: None = None, max_calls: int | None = None) -> Commit: ...
+    def merge(self, notes: Sequence[Note | str], *, dry_run: None = None, max_calls: int | None = None) -> Commit:
+        """By hand: the commit."""
+
     @overload
     def merge(
         self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
-    ) -> Mergers | Commit | None: ...
+    ) -> Mergers | Commit | None:
+        """Found: the proposals, or the commit of them."""
+
     def merge(
         self, notes: Sequence[Note | str] | None = None, *, dry_run: bool | None = None, max_calls: int | None = None
     ) -> Mergers | Commit | None:

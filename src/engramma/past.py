@@ -149,25 +149,26 @@ class Past:
         """The parts of a note, each with the commit that put it there."""
         current = self._ledger.note(note)
         revisions = self.history(current)
-        fields = [_blamed(name, value, revisions) for name, value in _parts(revisions[-1].note)]
-        return [*fields, *self._blamed_links(current, revisions[0].commit)]
+        older = self._fold(current) if revisions[0].revision > 1 else None
+        fields = [_blamed(name, value, revisions, older) for name, value in _parts(revisions[-1].note)]
+        return [*fields, *self._blamed_links(current)]
 
-    def _blamed_links(self, note: Note, oldest: Commit) -> Iterator[Blame]:
+    def _blamed_links(self, note: Note) -> Iterator[Blame]:
         log = self._store.log(None, None, note.id) if note.links else []
         for link in sorted(note.links, key=lambda link: -link.strength):
             puts = list(_puts(link, log))
-            if not puts:  # folded away
-                folded = self._fold(note, oldest)
+            if not puts or puts[-1].before is not None:  # the commit that put it was folded away
+                folded = self._fold(note)
                 yield Blame("link", link, folded, folded.reason)
-                continue
-            yield Blame("link", link, *puts[-1])
-            if len(puts) > 1:
-                yield Blame("link strength", link, *puts[0])
+            elif puts:
+                yield Blame("link", link, puts[-1].commit, puts[-1].reason)
+            if puts and puts[0].before is not None:
+                yield Blame("link strength", link, puts[0].commit, puts[0].reason)
 
-    def _fold(self, note: Note, oldest: Commit) -> Commit:
+    def _fold(self, note: Note) -> Commit:
         """The commit that stands for what was folded away in a note's space."""
         found = self._store.log(1, note.space, actor=FOLDING)
-        return found[0] if found else oldest
+        return found[0] if found else self._store.history(note.id)[0].commit
 
     def compact(self, keep: Any, dry_run: bool) -> Folded:
         """Fold away what is older than a period."""
@@ -220,21 +221,33 @@ def _holds(note: Note, part: str, value: Any) -> bool:
     return value in getattr(note, name) if name else getattr(note, part) == value
 
 
-def _blamed(part: str, value: Any, revisions: Sequence[Revision]) -> Blame:
-    """The part of the last revision, and the first of those before it that have held it without a break."""
+def _blamed(part: str, value: Any, revisions: Sequence[Revision], older: Commit | None) -> Blame:
+    """The part of the last revision, and the first of those before it that have held it without a break; ``older`` stands
+    for what is not kept."""
     first = revisions[-1]
     for revision in reversed(revisions):
         if not _holds(revision.note, part, value):
             break
         first = revision
+    if older is not None and first is revisions[0]:
+        return Blame(part, value, older, older.reason)
     return Blame(part, value, first.commit, first.reason)
 
 
-def _puts(link: Link, log: Iterable[Commit]) -> Iterator[tuple[Commit, str]]:
-    """The commits that put or changed a link since it is there, newest first, with their reasons."""
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A commit that put a link or changed one, why, and the link that it changed."""
+
+    commit: Commit
+    reason: str
+    before: Link | None
+
+
+def _puts(link: Link, log: Iterable[Commit]) -> Iterator[_Put]:
+    """The commits that put or changed a link since it is there, newest first."""
     for commit in log:
         for change in reversed(commit.changes):
             if isinstance(change, PutLink) and change.link.ends == link.ends:
-                yield commit, change.reason or change.link.reason or commit.reason
+                yield _Put(commit, change.reason or change.link.reason or commit.reason, change.before)
                 if change.before is None:
                     return

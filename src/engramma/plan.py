@@ -126,7 +126,6 @@ def _consequences(note: Note, reading: Reading, shown: Mapping[NoteId, Note]) ->
         seen = {_ends(step) for step in links}
         links += [step for step in _link_changes(shown[change.note], change) if _ends(step) not in seen]
         _evolve(shown[change.note], change, revisions)
-    _hold_again(links, shown, revisions)
     return links, revisions
 
 
@@ -135,16 +134,6 @@ def _ends(change: Change) -> tuple[NoteId, NoteId, str] | None:
     if isinstance(change, DropLink):
         return change.source, change.target, change.kind
     return change.link.ends if isinstance(change, PutLink) else None
-
-
-def _hold_again(changes: Sequence[Change], shown: Mapping[NoteId, Note], revisions: dict[NoteId, _Revision]) -> None:
-    """End the end of what a pruned ``supersedes`` had replaced."""
-    for change in changes:
-        older = shown.get(change.target) if isinstance(change, DropLink) and change.kind == "supersedes" else None
-        if older is not None and not superseded(older, changes):
-            revision = revisions.setdefault(older.id, _Revision())
-            revision.after["valid_until"] = None
-            revision.reasons.append(change.reason)
 
 
 def superseded(note: Note, changes: Iterable[Change]) -> bool:
@@ -180,7 +169,7 @@ def _link_changes(note: Note, change: NeighbourChange) -> list[Change]:
     changes: list[Change] = []
     for link in note.links:
         other = link.other(note.id)
-        if other in change.prune and link.kind != "follows":
+        if other in change.prune and link.kind not in ("follows", "supersedes"):
             changes.append(DropLink(*link.ends, change.reason))
         elif other in change.strengthen and link.kind != "follows":
             strength = round(min(1.0, max(0.0, link.strength + change.strengthen[other])), 3)
@@ -324,7 +313,7 @@ def _joined(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(joined)
 
 
-_JUDGED = ("supersedes", "contradicts", "solves", "same_as")
+_JUDGED = ("supersedes", "updates", "contradicts", "solves", "same_as")
 
 
 def plan_link(link: Link, shown: Mapping[NoteId, Note]) -> tuple[Change, ...]:
@@ -387,15 +376,17 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
 
 def _passed_on(rest: Sequence[Note], first: Note, reason: str) -> list[Change]:
     """The links of notes that are folded into one, for that one to have as well, but for what
-    supersedes them: it stays current."""
+    supersedes them: it stays current. What they supersede, it supersedes in their place."""
     ids, taken = {first.id, *(note.id for note in rest)}, {link.ends for link in first.links}
     changes: list[Change] = []
     for note in rest:
         for link in note.links:
-            outward = link.source == note.id
+            outward, replaces = link.source == note.id, link.kind == "supersedes"
+            if link.other(note.id) in ids or link.kind == "follows" or (replaces and not outward):
+                continue
+            changes += [DropLink(*link.ends, reason)] if replaces else []
             moved = replace(link, source=first.id) if outward else replace(link, target=first.id)
-            ours = link.kind == "follows" or (link.kind == "supersedes" and not outward)
-            if not ours and link.other(note.id) not in ids and moved.ends not in taken:
+            if moved.ends not in taken:
                 taken.add(moved.ends)
                 changes.append(PutLink(replace(moved, revision=1), reason))
     return changes
@@ -404,6 +395,7 @@ def _passed_on(rest: Sequence[Note], first: Note, reason: str) -> list[Change]:
 def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) -> tuple[Change, ...]:
     """Changes in which a note that is archived loses all its links first, also those that came later,
     and in which what it had superseded, folded or parted finds its place again, as far as it is among ``notes``."""
+    changes = [_archiving(change) for change in changes]
     gone = [notes[change.note] for change in changes if isinstance(change, ArchiveNote)]
     ids = {note.id for note in gone}
     full: list[Change] = []
@@ -413,11 +405,20 @@ def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) 
             note = notes[change.note]
             dropped = {(step.source, step.target, step.kind) for step in full if isinstance(step, DropLink)}
             full += [DropLink(*link.ends, change.reason) for link in note.links if link.ends not in dropped]
-            freed += [*released(note, notes, change.reason, ids), *_unfolded(note, notes, change.reason, ids)]
+            stayed = [link for link in note.links if link.source == note.id or link.ends not in dropped]
+            freed += released(replace(note, links=tuple(stayed)), notes, change.reason, ids)
+            freed += _unfolded(note, notes, change.reason, ids)
         full.append(change)
     full += [*_rejoined(gone), *(step for step in freed if isinstance(step, PutLink))]
     steps = [_without_validity(change, notes, full) for change in full]
     return (*steps, *_at_last([step for step in freed if isinstance(step, ReviseNote)], steps, notes))
+
+
+def _archiving(change: Change) -> Change:
+    """The archiving that giving a note back the state it had when it was deleted comes to."""
+    if isinstance(change, ReviseNote) and change.after == {"state": "archived"}:
+        return ArchiveNote(change.note, change.expects, change.reason)
+    return change
 
 
 def _unfolded(note: Note, notes: Mapping[NoteId, Note], reason: str, gone: Collection[NoteId]) -> list[Change]:

@@ -16,15 +16,14 @@ from engramma.analysts import judging, reflecting
 from engramma.analysts.judging import Verdict
 from engramma.analysts.reflecting import Worded
 from engramma.analysts.restating import comparable, restates
-from engramma.commit import ArchiveNote, Change, Commit, RemoveNote
-from engramma.errors import Conflict, ReplyInvalid
+from engramma.commit import FOLDING, ArchiveNote, Change, Commit, RemoveNote
+from engramma.errors import ReplyInvalid
 from engramma.ledger import Decision, Ledger
 from engramma.models.base import LLM
-from engramma.note import Link, Note, NoteId, Space
+from engramma.note import ASSISTANT, Link, Note, NoteId, Space
 from engramma.recall import Recall
 from engramma.report import PARTS, Part, Step, Tended
 from engramma.store import Query
-from engramma.tracing import noted
 from engramma.upkeep import conflict, forget, merge, reflect
 from engramma.upkeep.conflict import Clash
 from engramma.upkeep.forget import Faded
@@ -33,7 +32,7 @@ from engramma.upkeep.near import Pair, near_pairs
 from engramma.upkeep.reflect import Group, Insight, Task
 from engramma.upkeep.run import RULES, Done, Look, Run, View, counted
 from engramma.words import denies, pieces
-from engramma.write import ATTEMPTS, make_commit, new_id, passage
+from engramma.write import new_id, passage
 
 MOST_JUDGED = 160
 """Pairs that a model judges in one run; what is left is judged in the next."""
@@ -42,6 +41,7 @@ _KEPT = 20_000  # judgements of a model remembered with the store
 _IN_SIGHT = ("pending", "ready")
 _BEFORE = "as judged before"
 _SAID = "said"
+_FORGOTTEN = "forgotten"
 _UNREADABLE = "a reply could not be read"
 
 
@@ -98,20 +98,10 @@ class Keeper:
         self, run: Run, decide: Callable[[], Decision], vectors: Mapping[NoteId, Any] | None = None, actor: str = RULES
     ) -> Commit | None:
         """Write what was decided, with what it cost; None where nothing is left of it."""
-        cost = run.budget.take()
-        for attempt in range(ATTEMPTS):
-            space, changes, reason = decide()
-            if not changes:
-                return None
-            try:
-                commit = make_commit(space, changes, actor, reason, cost=cost)
-                applied = self._store.apply([commit], vectors or {}, self._recall.embedder_name if vectors else None)
-                noted(applied)
-                return applied[0]
-            except Conflict:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable: the last attempt raises")
+        decided = decide()
+        if not decided[1]:
+            return None
+        return self._ledger.commit(decide, actor=actor, vectors=lambda: vectors or {}, decided=decided, cost=run.budget.take())
 
     # -- merge
 
@@ -254,9 +244,11 @@ class Keeper:
         old = [] if purge_after is None else self._overdue(run.space, purge_after, now)
         archived = self._done(run, found, "", self._forgotten, RULES)
         removed = self._done(run, old, "", self._removed, RULES)
+        if made := archived.commits + removed.commits:
+            self._write_down(made)
         if removed.commits:
             self._recall.forget()
-        return Done([*found, *old], archived.commits + removed.commits)
+        return Done([*found, *old], made)
 
     def _reprieved(self, note: Note) -> Note:
         """A note, used when somebody took its forgetting back."""
@@ -278,11 +270,26 @@ class Keeper:
         return list(plan.with_dropped_links(steps, others)), f"{forget.REASON}: {counted(len(steps), 'note')} archived"
 
     def _overdue(self, space: Space, period: timedelta, now: datetime) -> list[Faded]:
-        def archived(note: NoteId) -> tuple[datetime, str] | None:
-            last = self._store.history(note)[-1:]
-            return (last[0].at, last[0].commit.reason) if last else None
+        return forget.overdue(self._found(space, ("archived",)), now, period, self._archived)
 
-        return forget.overdue(self._found(space, ("archived",)), now, period, archived)
+    def _archived(self, note: NoteId) -> tuple[datetime, str]:
+        """When and why a note that is archived was; of what was folded away, what forgetting wrote down itself."""
+        last = self._store.history(note)[-1]
+        if last.commit.actor != FOLDING:
+            return last.at, last.commit.reason
+        kept = json.loads(self._store.meta(_FORGOTTEN) or "{}").get(note)
+        return (datetime.fromisoformat(kept), f"{forget.REASON}: long ago") if kept else (last.at, "")
+
+    def _write_down(self, commits: Sequence[Commit]) -> None:
+        """Keep when notes were forgotten, or let go of those that are removed for good."""
+        kept = json.loads(self._store.meta(_FORGOTTEN) or "{}")
+        for commit in commits:
+            for change in commit.changes:
+                if isinstance(change, ArchiveNote):
+                    kept[change.note] = commit.at.isoformat(timespec="seconds")
+                elif isinstance(change, RemoveNote):
+                    kept.pop(change.note, None)
+        self._store.set_meta({_FORGOTTEN: json.dumps(kept)})
 
     def _removed(self, found: Sequence[Faded]) -> tuple[list[Change], str]:
         notes = self._store.notes([one.note.id for one in found], vectors=False)
@@ -319,9 +326,9 @@ class Keeper:
         def fate(source: NoteId, text: str) -> str | None:
             note = here.get(source) or self._store.notes([source], vectors=False).get(source)
             if note is not None and note.state == "archived":  # what was only forgotten lives on in what was learnt from it
-                forgotten = self._store.history(source)[-1].commit.reason.startswith(f"{forget.REASON}:")
+                _, why = self._archived(source)
                 expired = note.expires_at is not None and note.expires_at <= now
-                return None if forgotten and not expired else "deleted"
+                return None if why.startswith(f"{forget.REASON}:") and not expired else "deleted"
             return reflect.fate_of(note, text, here, now)
 
         return fate
@@ -390,6 +397,7 @@ class Keeper:
     def _insight_changes(self, space: Space, found: Sequence[Insight], now: datetime) -> Decision:
         olds = self._store.notes([one.replaces.id for one in found if one.replaces is not None], vectors=False)
         lost = {one.id for one in found if one.replaces is not None and (one.id not in olds or olds[one.id].state != "ready")}
+        lost |= {one.id for one in found if one.replaces is None and self._store.by_key(space, one.key) is not None}
         held = [one for one in found if one.id not in lost]
         others = self._store.notes([link.other(old.id) for old in olds.values() for link in old.links], vectors=False) | olds
         steps: list[Change] = [ArchiveNote(one.id, olds[one.id].revision, one.reason) for one in held if one.action == "archive"]
@@ -452,8 +460,11 @@ def _by_rules(pair: Pair) -> Clash | None:
 
 
 def _by_model(pair: Pair, verdict: Verdict | None, run: Run) -> Clash | None:
+    """What a model's verdict on a pair comes to; an assistant's answer replaces nothing that somebody told."""
     newer, older = conflict.in_order(*pair.notes)
-    return None if verdict is None else _clash(newer, older, pair, verdict, run.judge)
+    if verdict is None or (newer.speaker == ASSISTANT and older.speaker != ASSISTANT):
+        return None
+    return _clash(newer, older, pair, verdict, run.judge)
 
 
 def _clash(newer: Note, older: Note, pair: Pair, verdict: Verdict, judge: str) -> Clash | None:

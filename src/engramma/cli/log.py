@@ -70,6 +70,8 @@ def _show(revisions: Sequence[Revision]) -> None:
 
     screen = Screen()
     screen.line((revisions[0].note.id, "cyan"), f"  {revisions[0].note.content}")
+    if revisions[0].revision > 1:
+        screen.line(("earlier revisions were folded away", "dim"))
     for number, revision in enumerate(revisions):
         screen.blank()
         screen.line((f"revision {revision.revision}", "bold"), (f"  {revision.at.astimezone():%Y-%m-%d %H:%M}", "dim"),

@@ -153,7 +153,7 @@ class Indexes:
 
     def of(self, space: Space, as_of: int | None = None) -> SpaceIndex:
         """The index of a space, having seen every commit up to now (or up to ``as_of``)."""
-        if as_of is not None:
+        if as_of is not None and ((space, as_of) in self._past or self._store.changed(space, as_of)):
             return self._of_the_past(space, as_of)
         index = self._spaces.get(space)
         head = self._store.head()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -54,18 +54,37 @@ class Writing:
 
 def write_commit(db: sqlite3.Connection, commit: Commit, vectors: Vectors, model: int) -> Commit:
     """Write one commit and all its changes; the commit as applied comes back."""
-    space = space_key(commit.space)
-    cost = (commit.tokens.calls, commit.tokens.tokens_in, commit.tokens.tokens_out)
-    row = (commit.id, space, micros(commit.at), commit.actor, commit.reason, *cost, to_json(commit.dropped), commit.reverts)
-    columns = "id, space, at, actor, reason, calls, tokens_in, tokens_out, dropped, reverts"
-    seq = db.execute(f"INSERT INTO commit_log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
-    writing = Writing(db, seq or 0, space, vectors, model)
+    writing = Writing(db, log_commit(db, commit), space_key(commit.space), vectors, model)
     done = [applied for change in commit.changes if (applied := _apply(writing, change)) is not None]
-    rows = [(seq, ord_, *change_row(change)) for ord_, change in enumerate(done)]
-    db.executemany("INSERT INTO change (seq, ord, kind, note, other, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    log_changes(db, writing.seq, done)
     if writing.removed.ids:
-        forget_words(db, writing.seq, space, writing.removed)
+        forget_words(db, writing.seq, writing.space, writing.removed)
     return replace(commit, changes=tuple(done), seq=writing.seq)
+
+
+def log_commit(db: sqlite3.Connection, commit: Commit) -> int:
+    """Write a commit's own row; its sequence number."""
+    cost = (commit.tokens.calls, commit.tokens.tokens_in, commit.tokens.tokens_out)
+    head = (commit.id, space_key(commit.space), micros(commit.at), commit.actor, commit.reason)
+    columns = "id, space, at, actor, reason, calls, tokens_in, tokens_out, dropped, reverts"
+    text = f"INSERT INTO commit_log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    return db.execute(text, (*head, *cost, to_json(commit.dropped), commit.reverts)).lastrowid or 0
+
+
+def log_changes(db: sqlite3.Connection, seq: int, changes: Sequence[Change]) -> None:
+    """Write what a commit changed, with what that replaced."""
+    rows = [(seq, ord_, *change_row(change)) for ord_, change in enumerate(changes)]
+    db.executemany("INSERT INTO change (seq, ord, kind, note, other, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+
+def keep_note(writing: Writing, note: NoteId) -> None:
+    """Keep a note as it is, before this commit revises it."""
+    writing.db.execute(_KEEP_NOTE, (writing.seq, note))
+
+
+def keep_link(writing: Writing, ends: tuple[NoteId, NoteId, str]) -> None:
+    """Keep a link as it is, before this commit changes or drops it."""
+    writing.db.execute(_KEEP_LINK, (writing.seq, *ends))
 
 
 def _apply(writing: Writing, change: Change) -> Change | None:
@@ -139,7 +158,7 @@ def _archive(writing: Writing, change: ArchiveNote) -> Change:
 def _rewrite(writing: Writing, note: Note, expects: int, after: Mapping[str, Any]) -> dict[str, Any]:
     if note.revision != expects:
         raise StaleRevision(f"note {note.id!r} is at revision {note.revision}, the change was decided on {expects}")
-    writing.db.execute(_KEEP_NOTE, (writing.seq, note.id))
+    keep_note(writing, note.id)
     revised = replace(note, **after, revision=note.revision + 1)
     try:
         writing.db.execute(_SET_NOTE, note_row(revised) | {"seq": writing.seq})
@@ -175,7 +194,7 @@ def _put_link(writing: Writing, change: PutLink) -> Change:
         _check_last_turn(writing, link)
     put = replace(link, revision=before.revision + 1 if before else _next_revision(writing, link))
     if before:
-        writing.db.execute(_KEEP_LINK, (writing.seq, *link.ends))
+        keep_link(writing, link.ends)
     writing.db.execute(_PUT_LINK, (*(getattr(put, name) for name in LINK_COLUMNS), writing.space, writing.seq))
     return replace(change, link=put, before=before)
 
@@ -198,7 +217,7 @@ def _drop_link(writing: Writing, change: DropLink) -> Change | None:
     before = stored_link(writing.db, *ends)
     if before is None:
         return None  # gone already: nothing to record
-    writing.db.execute(_KEEP_LINK, (writing.seq, *ends))
+    keep_link(writing, ends)
     writing.db.execute(f"DELETE FROM link {_ONE_LINK}", ends)
     return replace(change, before=before)
 

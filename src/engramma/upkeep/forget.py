@@ -56,8 +56,8 @@ def retention(note: Note, now: datetime) -> float:
 def faded(notes: Iterable[Note], now: datetime, threshold: float = THRESHOLD) -> list[Faded]:
     """The notes that have expired or fallen below the threshold, weakest first.
 
-    Pinned notes stay, those that came or were recalled within RECENT_DAYS, and insights, which reflection takes back when
-    their sources go; an expiry that was set holds for all of them.
+    Pinned notes stay, those that came or were recalled within RECENT_DAYS, distinct ones (what a program keeps here it lets
+    go of itself), and insights, which reflection takes back when their sources go; an expiry that was set holds for all.
     """
     found = [one for note in notes if (one := _faded(note, now, threshold)) is not None]
     return sorted(found, key=lambda one: (one.retention, one.note.id))
@@ -67,7 +67,9 @@ def _faded(note: Note, now: datetime, threshold: float) -> Faded | None:
     left = retention(note, now)
     if note.expires_at is not None and note.expires_at <= now:
         return Faded(note, left, f"expired on {note.expires_at:%Y-%m-%d}")
-    if note.pinned or note.level == "insight" or left >= threshold or idle_days(note, now) < RECENT_DAYS:
+    if note.pinned or note.level == "insight" or note.given.get("distinct"):
+        return None
+    if left >= threshold or idle_days(note, now) < RECENT_DAYS:
         return None
     days = f"{idle_days(note, now):.0f} days"
     used = f"recalled {note.uses} times, not for {days}" if note.uses else f"not recalled in {days}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -20,8 +20,9 @@ from engramma.upkeep.near import Pair
 from engramma.words import is_common, terms
 
 FEWEST = 3
-MOST_SOURCES = 12
-_BROADEST = 40  # notes that share a subject; what more notes share is a theme, for insights about insights
+MOST_SOURCES = 32
+_BROADEST = MOST_SOURCES  # notes that share a subject; what more notes share is a theme, for insights about insights
+_ABOUT = 4  # keywords of a note that say what it is about
 _GROWN = 3  # an insight is written anew when its group has grown by one in so many
 REASON = "reflect"
 KEY = "insight:"
@@ -145,8 +146,8 @@ def groups(notes: Sequence[Note]) -> list[Group]:
     """The groups of some notes that are worth a look, none of which holds half of another."""
     chosen: list[Group] = []
     for subject in sorted(_subjects(notes), key=lambda one: (-one.rank, -len(one.rows), -one.words, one.label)):
-        for part in _connected([notes[row] for row in sorted(subject.rows)]):
-            chosen += [group for group in _by_speaker(subject.label, part) if not _told_already(group, chosen)]
+        linked = [note for part in _connected([notes[row] for row in sorted(subject.rows)]) for note in part]
+        chosen += [group for group in _by_speaker(subject.label, linked) if not _told_already(group, chosen)]
     return chosen
 
 
@@ -168,7 +169,8 @@ def _subjects(notes: Sequence[Note]) -> list[_Subject]:
                 subjects[words] = _Subject(label, _rows(label, words, holding, told), words=len(words))
             if words in subjects and rank > subjects[words].rank:
                 subjects[words].label, subjects[words].rank = label, rank
-    found = [one for one in subjects.values() if FEWEST <= len(one.rows) <= _BROADEST]
+    found = [one for words, one in subjects.items() if FEWEST <= len(one.rows) <= _BROADEST
+             and (one.rank > 1 or _is_central(words, one.rows, notes))]  # fmt: skip
     for one in found:  # a keyword from the head of a sentence has its capital
         one.label = one.label.lower() if any(one.label.lower() in notes[row].content for row in one.rows) else one.label
     return found
@@ -183,6 +185,13 @@ def _rows(label: str, words: Sequence[str], holding: Mapping[str, set[int]], tol
         return rows
     phrase = label.casefold()
     return {row for row in rows if phrase in told[row]}
+
+
+def _is_central(words: Sequence[str], rows: Collection[int], notes: Sequence[Note]) -> bool:
+    """Whether a subject is what most of some notes are about, and no word that they happen to hold."""
+    wanted = set(words)
+    about = (set(terms(" ".join((*notes[row].keywords[:_ABOUT], *notes[row].tags)))) for row in rows)
+    return 3 * sum(wanted <= one for one in about) >= 2 * len(rows)
 
 
 def _labels(note: Note) -> Iterable[tuple[str, int]]:
@@ -211,6 +220,8 @@ def _connected(notes: Sequence[Note]) -> list[list[Note]]:
 
 def _by_speaker(subject: str, notes: Sequence[Note]) -> list[Group]:
     """A group for each speaker of at least three notes; one of all where no speaker has so many."""
+    if len(notes) < FEWEST:
+        return []
     counts = Counter((note.speaker or "").casefold() for note in notes)
     own = []
     for name in sorted(name for name, count in counts.items() if count >= FEWEST):
