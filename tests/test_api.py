@@ -915,6 +915,16 @@ def test_load_into_the_memory_it_came_from_after_changes_there(opened, tmp_path)
     assert memory.check().ok
 
 
+def test_load_gives_what_was_exported(opened, tmp_path):
+    memory, other = opened(":memory:"), opened(":memory:")
+    old, new = memory.add_many(["The heron stands in the reeds.", "The heron flew to the sea."])
+    memory.link(new, old, kind="supersedes")
+    memory.update(old, valid_until=None)
+    memory.export(tmp_path / "notes.jsonl")
+    assert other.load(tmp_path / "notes.jsonl") == 2
+    assert other.get(old.id).valid_until is None
+
+
 def test_add_many_says_so_where_a_note_is_purged_meanwhile(opened, tmp_path):
     one, two = opened(tmp_path / "m.db"), opened(tmp_path / "m.db")
 

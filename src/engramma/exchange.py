@@ -58,8 +58,8 @@ def load(store: Store, recall: Recall, add_many: Callable[..., list[Note]], path
     notes = [row["note"] for row in rows if isinstance(row, dict) and "note" in row]
     links = [row["link"] for row in rows if isinstance(row, dict) and "link" in row]
     others = [row for row in rows if not isinstance(row, dict) or not {"note", "link", "engramma"} & set(row)]
-    _put_notes(store, recall, [_note(row) for row in notes], progress)
-    _put_links(store, [_link(row) for row in links])
+    fresh = _put_notes(store, recall, [_note(row) for row in notes], progress)
+    _put_links(store, [_link(row) for row in links], fresh)
     if others:
         add_many(others, progress=progress)
     return sum(store.totals().notes.values()) - before
@@ -101,7 +101,9 @@ def _link(row: Any) -> Link:
     return row_link(row)
 
 
-def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Progress | None) -> None:
+def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Progress | None) -> set[NoteId]:
+    """Put notes that are not there; their ids."""
+    put: set[NoteId] = set()
     for start in range(0, len(notes), _BATCH):
         known = store.notes([note.id for note in notes[start : start + _BATCH]])
         fresh = list({note.id: note for note in notes[start : start + _BATCH] if note.id not in known}.values())
@@ -111,12 +113,15 @@ def _put_notes(store: Store, recall: Recall, notes: Sequence[Note], progress: Pr
         by_id: dict[NoteId, np.ndarray] = {note.id: part for note, part in zip(fresh, parts, strict=True)}
         commits = [make_commit(note.space, [PutNote(note, "loaded")], "user", "load: 1 added") for note in fresh]
         store.apply(commits, by_id)
+        put |= set(by_id)
         if progress:
             progress(min(start + _BATCH, len(notes)), len(notes))
+    return put
 
 
-def _put_links(store: Store, links: Sequence[Link]) -> None:
-    """Put links that are not there; none to a note that was deleted here. What one supersedes holds no more."""
+def _put_links(store: Store, links: Sequence[Link], new: set[NoteId]) -> None:
+    """Put links that are not there; none to a note that was deleted here. What one supersedes holds no more, but for
+    notes that are ``new`` with the links: they are as they were exported."""
     for start in range(0, len(links), _BATCH):
         some = links[start : start + _BATCH]
         notes = store.notes([link.source for link in some] + [link.target for link in some])
@@ -128,7 +133,7 @@ def _put_links(store: Store, links: Sequence[Link]) -> None:
             by_space.setdefault(notes[link.source].space, []).append(PutLink(link, "loaded"))
         for target, newer in {link.target: notes[link.source] for link in fresh.values() if link.kind == "supersedes"}.items():
             older = notes[target]
-            if older.valid_until is None:
+            if older.valid_until is None and target not in new:
                 ended = {"valid_until": max(newer.at, older.at)}
                 by_space[older.space].append(ReviseNote(older.id, older.revision, ended, "loaded with what supersedes it"))
         reason = "load: {} links"
