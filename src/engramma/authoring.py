@@ -44,7 +44,7 @@ class Author:
                 dates = {"dates": said_dates(current.content, revised.at)} if "at" in wanted else {}
                 changes = plan.plan_update(current, wanted | dates, None, others, reason)
             else:
-                reading, shown = self._writer.reread(revised, vectors[current.id])
+                reading, shown = self._writer.reread(revised, vectors[current.id], [others[one] for one in plan.judged(current) if one in others])
                 changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
             return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
 
@@ -163,7 +163,8 @@ class Author:
 
         def decide() -> Decision:
             notes = self._store.notes(found.notes(), vectors=False)
-            changes = plan.with_dropped_links(inverse(found, notes, later), notes)
+            around = self._store.notes([link.other(note.id) for note in notes.values() for link in note.links], vectors=False)
+            changes = plan.with_dropped_links(inverse(found, notes, later), around | notes)
             return found.space, changes, f"revert {found.id}: {excerpt(found.reason, 60)}"
 
         return self._ledger.commit(decide, reverts=found.id)

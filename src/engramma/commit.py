@@ -175,6 +175,7 @@ class _Undoing:
             self._relink(change)
         elif isinstance(change, PutLink) and change.link.ends in self.links:
             self._step(DropLink(*change.link.ends, self.reason))  # it goes with its note, whatever became of it
+            del self.links[change.link.ends]
 
     def _step(self, step: Change) -> None:
         self.steps.append(step)
@@ -245,10 +246,12 @@ class _Undoing:
             self._conflict(f"the link {ends[2]} from {ends[0]!r} to {ends[1]!r} was {became} since{self._by(ends[0], ends)}")
         elif before is None:
             self._step(DropLink(*ends, self.reason))
+            del self.links[ends]
         elif deleted := [end for end in ends[:2] if self.notes[end].state == "archived"]:
             self._conflict(f"note {deleted[0]!r} was deleted since{self._by(deleted[0], 'state')}: its link cannot come back")
         else:
             self._step(PutLink(before, self.reason))
+            self.links[ends] = before
 
     def _by(self, note: NoteId, what: str | tuple[NoteId, NoteId, str]) -> str:
         """The newest later commit that changed a field of a note, or a link of it."""

@@ -298,7 +298,10 @@ def plan_rewrite(
 
 
 def _joined(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Changes with one revision a note: a later one for the same note is added to the first."""
+    """Changes with one revision a note: a later one for the same note is added to the first. A link that
+    is dropped and put again is put."""
+    put = {_ends(change) for change in changes if isinstance(change, PutLink)}
+    changes = [change for change in changes if not isinstance(change, DropLink) or _ends(change) not in put]
     joined: list[Change] = []
     first: dict[NoteId, int] = {}
     for change in changes:
@@ -311,6 +314,11 @@ def _joined(changes: Sequence[Change]) -> tuple[Change, ...]:
             first[change.note] = len(joined)
         joined.append(change)
     return tuple(joined)
+
+
+def judged(note: Note) -> list[NoteId]:
+    """The notes of which a note's content says something: what it replaces, disputes, solves, repeats."""
+    return [link.target for link in note.links if link.source == note.id and link.kind in _JUDGED]
 
 
 _JUDGED = ("supersedes", "updates", "contradicts", "solves", "same_as")
@@ -361,6 +369,7 @@ def plan_merge(notes: Sequence[Note], reason: str) -> tuple[Change, ...]:
     }
     after = {name: value for name, value in wanted.items() if getattr(first, name) != value}
     inner = {x.ends for note in notes for x in note.links if x.kind in _JUDGED and {x.source, x.target} <= ids}
+    inner -= {(note.id, first.id, "same_as") for note in rest}
     changes: list[Change] = [DropLink(*ends, reason) for ends in inner]
     ended = {note.id: {"valid_until": None} for note in notes if superseded(note, ()) and not superseded(note, changes)}
     after |= ended.get(first.id, {})
@@ -398,7 +407,9 @@ def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) 
     changes = [_archiving(change) for change in changes]
     gone = [notes[change.note] for change in changes if isinstance(change, ArchiveNote)]
     ids = {note.id for note in gone}
-    full: list[Change] = []
+    moved = [(notes[change.note], change) for change in changes if isinstance(change, ReviseNote) and "session" in change.after]
+    turns = [(link, change) for note, change in moved for link in note.links if link.kind == "follows"]
+    full: list[Change] = [DropLink(*link.ends, change.reason) for link, change in turns]
     freed: list[Change] = []
     for change in changes:
         if isinstance(change, ArchiveNote):
@@ -409,7 +420,7 @@ def with_dropped_links(changes: Sequence[Change], notes: Mapping[NoteId, Note]) 
             freed += released(replace(note, links=tuple(stayed)), notes, change.reason, ids)
             freed += _unfolded(note, notes, change.reason, ids)
         full.append(change)
-    full += [*_rejoined(gone), *(step for step in freed if isinstance(step, PutLink))]
+    full += [*_rejoined([*gone, *(note for note, _ in moved)]), *(step for step in freed if isinstance(step, PutLink))]
     steps = [_without_validity(change, notes, full) for change in full]
     return (*steps, *_at_last([step for step in freed if isinstance(step, ReviseNote)], steps, notes))
 

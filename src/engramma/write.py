@@ -202,14 +202,20 @@ class Writer:
                 break
         return one.id
 
-    def reread(self, note: Note, vectors: np.ndarray) -> tuple[Reading | None, Mapping[NoteId, Note]]:
-        """The reading of a note whose content is new, and the notes it was read with.
+    def reread(
+        self, note: Note, vectors: np.ndarray, judged: Sequence[Note] = ()
+    ) -> tuple[Reading | None, Mapping[NoteId, Note]]:
+        """The reading of a note whose content is new, and the notes it was read with: those near it, and those that its
+        old content had ``judged``, as if it had not.
 
         With an analyst that may be slow it is described by the rules for now: None says so.
         """
         if self.slow:
             return None, {}
         page = self._page(Prepared(note.id, draft_of(note), vectors))
+        near = {one.note.id for one in page.neighbours}
+        again = [Neighbour(replace(one, valid_until=None), 0.0, 0.0, ()) for one in judged if one.id not in near]
+        page = replace(page, neighbours=(*page.neighbours, *again))
         reading = self._analyst.read([page])[0]
         if isinstance(reading, ReplyInvalid):
             raise reading

@@ -158,6 +158,11 @@ def _translation(path: str, error: sqlite3.DatabaseError) -> Exception:
             f"{path!r} is not an SQLite database, or it is damaged ({error}); "
             "if it was a memory, load your last export into a new file"
         )
+    if name.startswith(("SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE")):
+        return StoreFull(
+            f"{path!r} could not be written ({error}): the disk, a quota or a limit on file sizes is full, or the disk is gone; "
+            "nothing was written, and nothing was lost"
+        )
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_IOERR")):
         return StoreError(f"{path!r} cannot be opened or read ({error}): check that the disk is there and writable")
     return error if isinstance(error, sqlite3.IntegrityError) else StoreError(f"{path!r}: {error}")

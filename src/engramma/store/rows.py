@@ -192,7 +192,7 @@ def row_change(row: Row, note: Note | None) -> Change:
     """The change of a log row; ``note`` is the first revision, for a PutNote that is still there."""
     body, note_id, other = from_json(row["body"]), NoteId(row["note"]), row["other"]
     match row["kind"]:
-        case "PutNote" if note is not None:
+        case "PutNote" if note is not None and "reason" in body:  # else it was purged, and brought back by a file
             return PutNote(note, body["reason"])
         case "ReviseNote" if "after" in body:
             after, before = json_fields(body["after"]), json_fields(body["before"])
