@@ -199,6 +199,7 @@ class Life:
             assert held(self.memory) == before.held
         assert self.memory.check().problems == ()
         self.check_meanings()
+        self.check_sessions()
         self.check_indexes(step.one(0, TEXTS))
         self.check_past(self.past[-1])
         self.keep(step.one(0, TEXTS))
@@ -342,6 +343,12 @@ class Life:
             elif note.state != "archived" and note.id not in self.dated:
                 replaced = any(link.kind == "supersedes" and link.target == note.id for link in note.links)
                 assert replaced == (note.valid_until is not None), "what is superseded has ended, and nothing else has"
+
+    def check_sessions(self) -> None:
+        """Every session can be gone on with: nothing follows its last turn."""
+        last = {(note.space, note.session): note for note in self.notes() if note.session and note.state != "archived"}
+        for note in last.values():
+            assert not [link for link in note.links if link.kind == "follows" and link.target == note.id], note.session
 
     def check_indexes(self, query: str) -> None:
         """What the indexes have seen one by one is what a new opener sees at once."""
@@ -503,6 +510,14 @@ class TestFound:
         four = memory.add("A new turn.", session="s")
         assert [link.ends for link in memory.get(four).links if link.kind == "follows"] == [(four.id, one.id, "follows")]
 
+    def test_a_session_goes_on_after_its_last_turn_has_come_back(self, memory: Memory) -> None:
+        one = memory.add("The heron stands in the reeds.", session="s")
+        memory.update(one, session="t")
+        moved = memory.log(limit=1)[0]
+        memory.add("A stone lies in the moss.", session="t")
+        memory.revert(moved)
+        assert memory.get(memory.add("Tea is hot.", session="s")).links[0].target == one.id
+
     def test_a_deletion_that_comes_back_takes_the_links_made_since(self, memory: Memory) -> None:
         one = memory.add("The heron stands in the reeds.", session="s")
         undone = memory.revert(memory.revert(memory.log(limit=1)[0]))
@@ -528,6 +543,14 @@ class TestFound:
         memory.merge([old, new])
         assert memory.get(old).valid_until is None
         assert "The heron stands in the reeds." in contents(memory.search("heron reeds"))
+
+    def test_a_merger_of_notes_that_are_linked_as_the_same_can_be_undone(self, memory: Memory) -> None:
+        one, two = memory.add_many(["The heron stands in the reeds.", "A stone lies in the moss."])
+        memory.link(two, one, kind="same_as", reason="by hand", strength=0.4)
+        memory.link(one, two, kind="same_as")
+        before = in_sight(held(memory))
+        memory.revert(memory.merge([one, two]))
+        assert in_sight(held(memory)) == before
 
     def test_what_a_folded_note_had_replaced_holds_again_when_it_is_unlinked(self, memory: Memory) -> None:
         old, one, two = memory.add_many(["The heron stands in the reeds.", "The heron flew to the sea.", "Tea is hot."])

@@ -44,7 +44,8 @@ class Author:
                 dates = {"dates": said_dates(current.content, revised.at)} if "at" in wanted else {}
                 changes = plan.plan_update(current, wanted | dates, None, others, reason)
             else:
-                reading, shown = self._writer.reread(revised, vectors[current.id], [others[one] for one in plan.judged(current) if one in others])
+                before = [others[one] for one in plan.judged(current) if one in others]
+                reading, shown = self._writer.reread(revised, vectors[current.id], before)
                 changes = plan.plan_rewrite(current, wanted, reading, shown, others, reason)
             return current.space, changes, f'{reason} of "{excerpt(current.content, 40)}"'
 

@@ -225,8 +225,10 @@ class _Undoing:
         self._revise(note, change.before)
 
     def _revise(self, note: Note, fields: Mapping[str, Any]) -> None:
-        """Set fields; a note that leaves sight by that is archived, so that its links of now go too."""
-        if leaves := fields.get("state") == "archived" != note.state:
+        """Set fields; a note that leaves sight by that and was linked since is archived, so that those links go too."""
+        dropped = {(step.source, step.target, step.kind) for step in self.steps if isinstance(step, DropLink)}
+        linked = any(note.id in ends[:2] for ends in self.links.keys() - dropped)
+        if leaves := linked and fields.get("state") == "archived" != note.state:
             fields = {name: value for name, value in fields.items() if name != "state"}
         if fields:
             self._step(ReviseNote(note.id, note.revision, fields, self.reason))

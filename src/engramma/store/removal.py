@@ -152,6 +152,7 @@ class _Forgetting:
         self._note_handed_on()
         for note, other in self.others.items():
             self._describe_less(note, other)
+        self._note_links()
         self._relink()
         self._sweep()
 
@@ -281,6 +282,14 @@ class _Forgetting:
             kept = {**value, **{side: _without(value[side], other) for side in ("after", "before") if side in value}}
             if kept != value:
                 self._put_body(seq, ord_, kept)
+
+    def _note_links(self) -> None:
+        """Links between other notes whose reasons tell of it, handed on in commits that never touched it."""
+        for table in ("link", "link_history"):
+            rows = self.db.execute(f"SELECT source, target, reason FROM {table} WHERE space = ?", (self.space,)).fetchall()
+            told = [row for row in rows if self.quotes.in_words(row["reason"]) or self._only_here(row["reason"])]
+            self.links |= {(row["source"], row["target"]) for row in told}
+        self._know({end for ends in self.links for end in ends} - self.others.keys())
 
     def _relink(self) -> None:
         """Silence the reasons of links between other notes that tell of a removed one, now and in the log."""
