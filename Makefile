@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 
-.PHONY: demo test lint bench evals clean
+.PHONY: demo test soak lint bench evals clean
 
 demo: $(READY)
 	@$(BIN)/engramma demo
 
 test: $(DEV)
 	$(BIN)/python -m pytest
+
+# Storms, soaks and random sequences by the thousand: half an hour.
+soak: $(DEV)
+	$(BIN)/python -m pytest -m long
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -168,7 +168,7 @@ def test_nothing_reported_is_lost(tmp_path: Path, writer: str) -> None:
     assert min(counts) < NOTES, "every writer was done before it was killed"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_reported_is_lost_in_many_rounds(tmp_path: Path) -> None:
     check_rounds(tmp_path, "add", range(100, 100 + MANY), SEARCHED)
 
@@ -237,7 +237,7 @@ def test_storms_of_changes(tmp_path: Path) -> None:
     check_storms(tmp_path, range(FEW))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_storms_of_changes(tmp_path: Path) -> None:
     check_storms(tmp_path, range(100, 100 + MANY))
 

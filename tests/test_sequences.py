@@ -485,14 +485,14 @@ def test_a_way_by_chance_with_purges(reader: str) -> None:
     live(reader, by_chance(4, PURGING, 24))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(BASE, max_examples=200)
 @given(st.sampled_from(THREE), steps(PURGING, 10, 40))
 def test_any_long_sequence_can_be_looked_back_on_and_undone(reader: str, way: list[Step]) -> None:
     live(reader, way)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("reader", THREE)
 @pytest.mark.parametrize("verbs", [VERBS, PURGING], ids=["kept", "purged"])
 def test_many_ways_by_chance(reader: str, verbs: Sequence[str]) -> None:

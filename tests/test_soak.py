@@ -232,7 +232,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     check_soaked(tmp_path / "memory.db", FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_long_soak(tmp_path: Path) -> None:
     check_soaked(tmp_path / "memory.db", MANY)
 
