@@ -200,13 +200,16 @@ def _revised(revisions: Mapping[NoteId, _Revision], shown: Mapping[NoteId, Note]
 
 def plan_archive(note: Note, others: Mapping[NoteId, Note], reason: str) -> tuple[Change, ...]:
     """A note leaves sight, and what was folded into it: their links go, the notes before and after
-    them in the session are joined, and what they had superseded holds again."""
-    gone = [note, *folded(note, others)]
+    them in the session are joined, and what they had superseded holds again. What is ``distinct`` was
+    folded by hand and is nobody's to delete but its own author's: it comes back."""
+    apart = [one for one in folded(note, others) if one.given.get("distinct")]
+    gone = [note, *(one for one in folded(note, others) if one not in apart)]
     ids = {one.id for one in gone}
     ends = dict.fromkeys(link.ends for one in gone for link in one.links)
     changes: list[Change] = [DropLink(*one, reason) for one in ends]
     changes += [ArchiveNote(one.id, one.revision, reason) for one in gone]
-    freed = [change for one in gone for change in released(one, others, reason, ids)]
+    freed: list[Change] = [ReviseNote(one.id, one.revision, {"state": "ready"}, reason) for one in apart]
+    freed += [change for one in gone for change in released(one, others, reason, ids)]
     return _joined((*changes, *_rejoined(gone), *freed))
 
 

@@ -142,7 +142,7 @@ class Reader:
             read, seen = read + done.read, seen + done.read + done.failed
             if progress:
                 progress(min(seen, total), total)
-            if self._writer.resting:
+            if not done.read and self._writer.resting:
                 break
         return read
 

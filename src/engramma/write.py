@@ -316,6 +316,7 @@ class Writer:
             for note in notes:
                 self._note_error(note, error)
             return False, 0
+        self._rest_until = 0.0
         for note, page, reading in zip(notes, pages, readings, strict=True):
             if isinstance(reading, ReplyInvalid):
                 log.warning("%s did not read note %s, it stays pending: %s", self._analyst.name, note.id, reading)
