@@ -6,17 +6,18 @@ is worth the hit's relevance, less for a weak link and for a kind that says litt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from engramma.note import Hit, Link, Note, NoteId, Why
-from engramma.words import tokens
 
 KIND_WORTH = {"supersedes": 1.0, "updates": 1.0, "contradicts": 1.0, "solves": 1.0, "causes": 0.95, "supports": 0.9,
               "derived_from": 0.9,
               "part_of": 0.85, "example_of": 0.85, "related": 0.8, "same_as": 0.3, "follows": 0.45}  # fmt: skip
 _FEW = 3
+_BREAKS = re.compile(r"[\W_]+")
 OWN_SHARE = 0.8
 """How much of a reached note's worth hangs on what it says to the question itself."""
 
@@ -68,4 +69,4 @@ def linked_hits(reached: Sequence[Reached], notes: Mapping[NoteId, Note], direct
 
 
 def _plain(text: str) -> str:
-    return " ".join(tokens(text)) or text.strip()
+    return _BREAKS.sub(" ", text.casefold()).strip() or text.strip()

@@ -24,7 +24,7 @@ from ulid import ULID
 from engramma.analysts.base import Analyst, Page
 from engramma.analysts.rules import describe
 from engramma.commit import Change, Commit, PutLink, PutNote, ReviseNote, Tokens, summarise
-from engramma.errors import Conflict, ModelError, ReplyInvalid, StoreError
+from engramma.errors import Conflict, ModelError, ReplyInvalid, StoreError, UnknownId
 from engramma.note import CommitId, Draft, Neighbour, Note, NoteId, Reading, Space
 from engramma.plan import IN_SIGHT, draft_of, follow, merges, new_note, plan_add, plan_reading
 from engramma.recall import Recall
@@ -236,7 +236,7 @@ class Writer:
         try:
             commit = make_commit(space, changes, actor, reason, cost=reading)
             noted(self._store.apply([commit], vectors, self._recall.embedder_name))
-        except Conflict:
+        except (Conflict, UnknownId):  # a neighbour changed, or was removed for good, meanwhile
             if attempt + 1 == PATIENCE:
                 raise
             time.sleep(random.random() * min(0.05, 0.003 * attempt))

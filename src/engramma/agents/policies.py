@@ -35,6 +35,7 @@ from engramma.scoring import DEFAULT_CUT_OFF
 from engramma.words import denies, sentences, terms, tokens
 
 log = logging.getLogger("engramma")
+_SPARE = 3  # hits that are looked for beyond k, as some may only ask
 _LOOKED_AT = 2000  # characters of a note, to see whether it only asks
 _DOWN = (ModelError, ConnectionError, TimeoutError)  # an embedding model that cannot be asked now; StoreBusy is one too
 
@@ -304,7 +305,7 @@ class Recalled:
         if query.strip():
             try:
                 hits = memory.search(
-                    query, k=self.k if self.talk else 2 * self.k, space=place.space, where=self.where, since=self.since,
+                    query, k=self.k if self.talk else self.k + _SPARE, space=place.space, where=self.where, since=self.since,
                     expand=self.expand, min_relevance=self.min_relevance, include=self.include, rerank=self.rerank,
                 )  # fmt: skip
             except _DOWN as error:
@@ -337,8 +338,9 @@ class Recalled:
 def _tells(note: Note, speaker: str = ASSISTANT) -> bool:
     """Whether a note says something to a model: more than a question or, of a speaker's, "Nice!"."""
     text = note.content[:_LOOKED_AT]
-    empty = len(set(terms(text))) < 2 and not any(map(str.isdigit, text))
-    return not only_asks(text) and not (empty and note.speaker in (speaker, ASSISTANT))
+    if note.speaker in (speaker, ASSISTANT) and len(set(terms(text))) < 2 and not any(map(str.isdigit, text)):
+        return False
+    return not only_asks(text)
 
 
 # -- inject

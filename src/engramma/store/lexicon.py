@@ -83,18 +83,20 @@ class Lexicon:
         self._names: dict[str, list[tuple[frozenset[str], int]]] = {}
         self._han_names: dict[str, list[tuple[str, frozenset[str], int]]] = {}
         self._known_norms: dict[bool, tuple[int, np.ndarray]] = {}
-        self.dead = 0
+        self.dead = self._apart = 0
 
     def new_row(self) -> None:
         """Add a note without words."""
         self.slot.append(-1)
         self._folded.append(0)
+        self._apart += 1
         self._terms.append(array("i"))
         self._said.append(0)
 
     def put(self, row: int, note: Note) -> None:
         """Set a note's words."""
         self._forget(row)
+        self._apart += int(self._folded.view[row]) - (note.state == "merged")
         self._folded.view[row] = note.state == "merged"
         slot = self.slot.view[row] = self.lengths.size
         counts, said = note_terms(note)
@@ -148,7 +150,7 @@ class Lexicon:
 
     def _notes(self) -> int:
         """How many notes there are, folded ones not counted."""
-        return int(self.slot.size - self._folded.view.sum())
+        return self._apart
 
     def held(self, term: str) -> int:
         """How many notes hold a term."""

@@ -228,8 +228,13 @@ class SqliteStore:
         return self._one_id(text, (space_key(space), key))
 
     def last_of_session(self, space: Space, session: str) -> NoteId | None:
-        text = "SELECT id FROM note WHERE space = ? AND session = ? AND state <> 'archived' ORDER BY num DESC LIMIT 1"
-        return self._one_id(text, (space_key(space), session))
+        turns = "SELECT id FROM note n WHERE space = ? AND session = ? AND state <> 'archived'"
+        free = "AND NOT EXISTS (SELECT 1 FROM link WHERE target = n.id AND kind = 'follows')"
+        values = (space_key(space), session)
+        newest = self._one_id(f"{turns} ORDER BY num DESC LIMIT 1", values)
+        if newest is None or self._one_id("SELECT source FROM link WHERE target = ? AND kind = 'follows'", (newest,)) is None:
+            return newest
+        return self._one_id(f"{turns} {free} ORDER BY num DESC LIMIT 1", values) or newest  # a file brought a turn back
 
     def _one_id(self, text: str, values: tuple[Any, ...]) -> NoteId | None:
         with self._open() as db:
