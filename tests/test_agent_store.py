@@ -1019,7 +1019,7 @@ def test_pages_of_what_the_database_cannot_tell_apart(ours: Any) -> None:
             assert keys(found) == wanted[start : start + size]
 
 
-@pytest.mark.parametrize("passing", [0, 5, 120, 250])
+@pytest.mark.parametrize("passing", [0, 5, 120, pytest.param(250, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["way", 'a "way"'])
 def test_pages_of_a_query_with_a_filter(ours: Any, passing: int, name: str) -> None:
     """Few or many that pass, told by the database or not: pages do not overlap; what is not ranked comes last."""
@@ -1674,7 +1674,7 @@ def test_a_closed_memory_is_an_error(opened: Callable[..., Memory]) -> None:
             call()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_thousand_items(ours: Any) -> None:
     puts = [
         PutOp(

@@ -23,7 +23,7 @@ from engramma.testing import ScriptedLLM
 
 EMBEDDER = "hash:64"
 THREADS = 4
-FEW, MANY = 1_500, 20_000
+FEW, MANY = 800, 20_000
 REFUSED = (Conflict, UnknownId, InvalidInput)  # somebody else was there first: the kinds that the docs name
 VERBS = {
     "add": 30, "add_many": 4, "again": 4, "keyed": 4, "update": 14, "rewrite": 3, "link": 8, "unlink": 3, "merge": 3, "delete": 4,

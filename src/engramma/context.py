@@ -21,7 +21,7 @@ CountTokens = Callable[[str], int]
 
 def estimate_tokens(text: str) -> int:
     """Tokens of a text, counted high: three ASCII characters or two bytes of others a token."""
-    ascii_count = sum(char.isascii() for char in text)
+    ascii_count = len(text.encode("ascii", "ignore"))
     wide = len(text.encode("utf-8", "replace")) - ascii_count
     return math.ceil(ascii_count / 3 + wide / 2.4)
 

@@ -38,7 +38,11 @@ def pieces(text: str) -> Iterator[str]:
 
 def word_count(text: str) -> int:
     """How many words a text has; they stand for tokens."""
-    return sum(1 for piece in pieces(text) if not piece.isspace())
+    return sum(len(line.split()) if line.isascii() else _words(line) for line in text.splitlines())
+
+
+def _words(line: str) -> int:
+    return sum(1 for piece in pieces(line) if not piece.isspace())
 
 
 def json_text(value: Any) -> str:
