@@ -939,12 +939,20 @@ def test_a_question_asked_many_times_is_answered_each_time(turns) -> None:
 
 
 @both_ways
-def test_a_turn_that_forgets_is_not_written(memory, how) -> None:
+def test_what_a_turn_forgets_is_not_written_again(memory, how) -> None:
     note = memory.add("My phone number is 0113 555 0192.")
-    agent, _ = agent_of(memory, tool_call("forget_memory", note_id=note.id), "Done, I forgot 0113 555 0192.")
+    agent, _ = agent_of(memory, tool_call("forget_memory", note_id=note.id), "Done, I forgot the number 0113 555 0192.")
     result = asked(agent, how, "Please forget my phone number 0113 555 0192.", run_of())
     assert result["saved_memories"] == []
     assert memory.list() == []
+
+
+@both_ways
+def test_what_else_such_a_turn_tells_is_kept(memory, how) -> None:
+    note = memory.add("我的电话号码是 0113 555 0192。")
+    agent, _ = agent_of(memory, tool_call("forget_memory", note_id=note.id), "好的。")
+    asked(agent, how, "忘掉我的电话号码 0113 555 0192。我搬到了西安。", run_of())
+    assert contents(memory.list()) == ["我搬到了西安。", "好的。"]
 
 
 def test_small_talk_fills_no_prompt() -> None:

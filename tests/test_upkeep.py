@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engramma import Commit, Memory
+from engramma.dates import period
 from engramma.errors import Conflict, InvalidInput, UnknownId
 from engramma.note import Note, NoteId
-from engramma.upkeep.forget import FIRST_DAYS, faded, period_of, retention
+from engramma.upkeep.forget import FIRST_DAYS, faded, retention
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(days=100)
@@ -152,9 +153,8 @@ def test_a_period_that_is_none_is_refused(memory: Memory, period: object) -> Non
 
 
 def test_periods_are_read() -> None:
-    assert period_of("365d") == period_of("1 year") == timedelta(days=365)
-    assert period_of("2w") == timedelta(days=14)
-    assert period_of(None) is None
+    assert period("purge_after", "365d") == period("purge_after", "1 year") == timedelta(days=365)
+    assert period("purge_after", "2w") == timedelta(days=14)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, "0.5", True, float("nan")])

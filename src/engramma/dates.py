@@ -328,6 +328,26 @@ def _read_moment(text: str) -> datetime | None:
     return parsed.astimezone()  # "an hour ago" is meant on the local clock
 
 
+_PERIOD = re.compile(r"\s*(\d{1,9})\s*(?:(h|d|w|m|y)|(hour|day|week|month|year)s?)\s*", re.ASCII | re.IGNORECASE)
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+_LONGEST = timedelta(days=365_000)
+
+
+def period(name: str, value: Any) -> timedelta:
+    """A period: "36h", "90d", "12w", "6m" (of 30 days), "1y" or "1 year" (of 365), a timedelta, or 0."""
+    found = value if isinstance(value, timedelta) else None
+    if value == "0" or (value == 0 and not isinstance(value, bool | float)):
+        found = timedelta(0)
+    elif isinstance(value, str) and (read := _PERIOD.fullmatch(value)):
+        found = timedelta(hours=min(int(read[1]) * _HOURS[(read[2] or read[3])[0].lower()], 10**10))
+    if found is None or not timedelta(0) <= found <= _LONGEST:
+        raise InvalidInput(
+            f"{name}={value!r} is not a period: give a number and a unit such as '90d' (h hours, d days, w weeks, m months of 30 "
+            "days, y years of 365; a thousand years at most), a timedelta, or 0"
+        )
+    return found
+
+
 def bound(name: str, value: datetime | date | str | None) -> datetime | None:
     """``since`` or ``until`` as a moment: the first of a day given alone, or its last."""
     if value is None:

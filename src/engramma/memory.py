@@ -19,7 +19,7 @@ from engramma import exchange, reindexing, settings
 from engramma.analysts.base import Analyst
 from engramma.authoring import Author
 from engramma.commit import Commit
-from engramma.dates import bound, moment
+from engramma.dates import bound, moment, period
 from engramma.draft import checked, checked_count, checked_space, fields_of, make_draft
 from engramma.errors import InvalidInput, StoreError
 from engramma.filters import Where, parse
@@ -73,7 +73,7 @@ class Memory:
         self._uses: Counter[NoteId] = Counter()
         self._uses_lock = Lock()
         self._reader = Reader(store, self._writer, pace or Pace())
-        self._worker = Worker(store, self._writer, pace) if pace and self._writer.slow else None
+        self._worker = Worker(store, self._writer, self._reader, pace) if pace and self._writer.slow else None
         self._writer.on_stored = self._reader.now
         if self._worker is not None:
             self._writer.on_stored = self._worker.wake
@@ -260,7 +260,7 @@ class Memory:
 
         A dry run gives the proposals, a list of ``Faded``; otherwise the commit, which can be reverted, or None.
         """
-        run, period = run_of(self.space, dry_run, self._analyst), forgetting.period_of(purge_after)
+        run, period = run_of(self.space, dry_run, self._analyst), _purging(purge_after)
         share, then = forgetting.checked_threshold(threshold), moment(now, "now")
         with self._uses_lock:
             uses = dict(self._uses)
@@ -293,7 +293,7 @@ class Memory:
         asks it, and the run that follows in this process does not ask again.
         """
         run = run_of(self.space, dry_run, self._analyst, max_calls, max_seconds)
-        share, period, parts = forgetting.checked_threshold(threshold), forgetting.period_of(purge_after), parts_of(only)
+        share, period, parts = forgetting.checked_threshold(threshold), _purging(purge_after), parts_of(only)
         with self._uses_lock:
             uses = dict(self._uses)
         work: dict[Part, Callable[[Run], Done]] = {
@@ -475,3 +475,7 @@ class Memory:
         if not wanted:
             raise InvalidInput("space=[] names no space")
         return tuple(dict.fromkeys(checked_space(one) for one in wanted))
+
+
+def _purging(after: timedelta | str | None) -> timedelta | None:
+    return None if after is None else period("purge_after", after)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from ulid import ULID
 
 from engramma.commit import FOLDING, Commit, PutLink
-from engramma.dates import last_moment
+from engramma.dates import last_moment, period
 from engramma.draft import checked, checked_count, checked_id
 from engramma.errors import InvalidInput, UnknownId
 from engramma.ledger import Ledger
@@ -21,8 +21,6 @@ from engramma.store.base import Folded
 
 Moment = datetime | str | int | None
 """A time, a commit's id or its sequence number; None is now."""
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "m": timedelta(days=30),
-          "y": timedelta(days=365)}  # fmt: skip
 _LISTS = {"tags": "tag", "keywords": "keyword", "dates": "date"}
 _FIELDS = ("content", "context", "speaker", "session", "at", "category", "importance", "level", "state", "pinned", "valid_until",
            "expires_at", "key", "error")  # fmt: skip
@@ -172,31 +170,8 @@ class Past:
 
     def compact(self, keep: Any, dry_run: bool) -> Folded:
         """Fold away what is older than a period."""
-        now = datetime.now(UTC)
-        period = checked_period(keep)
-        try:
-            until = now - period
-        except OverflowError:  # nothing is as old as that
-            until = datetime.min.replace(tzinfo=UTC)
+        until = datetime.now(UTC) - period("keep", keep)
         return self._store.fold(until, dry_run=dry_run)
-
-
-def checked_period(keep: Any) -> timedelta:
-    """How long history is kept: "90d", "12w", "6m" (of 30 days), "1y" (of 365), "36h", a timedelta, or 0."""
-    if isinstance(keep, timedelta) and keep >= timedelta(0):
-        return keep
-    if keep == 0 and not isinstance(keep, bool | float):
-        return timedelta(0)
-    read = re.fullmatch(r"\s*(\d{1,9})\s*([hdwmy])?\s*", keep, re.ASCII | re.IGNORECASE) if isinstance(keep, str) else None
-    if read is None or (read[2] is None and int(read[1])):
-        raise InvalidInput(
-            f"keep={keep!r} is not a period: give a number and a unit such as '90d' (h hours, d days, w weeks, m months of 30 "
-            "days, y years of 365), a timedelta, or 0 to fold everything"
-        )
-    try:
-        return int(read[1]) * _UNITS[(read[2] or "d").lower()]
-    except OverflowError:
-        return timedelta.max
 
 
 def _parts(note: Note) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,6 @@ from engramma.analysts.rules import describe
 from engramma.commit import ArchiveNote, Change, DropLink, PutLink, PutNote, ReviseNote
 from engramma.errors import InvalidInput
 from engramma.note import Draft, Link, LinkProposal, NeighbourChange, Note, NoteId, Reading, State, unique
-from engramma.upkeep.reflect import Insight
 
 
 def new_note(note_id: NoteId, draft: Draft, reading: Reading, state: State, now: datetime) -> Note:
@@ -465,15 +464,3 @@ def _at_last(revisions: Sequence[ReviseNote], steps: Sequence[Change], notes: Ma
         earlier = sum(step.note == change.note for step in made)
         last += [replace(change, expects=change.expects + earlier, after=after)] if after else []
     return last
-
-
-def plan_insight(insight: Insight, note_id: NoteId, now: datetime) -> tuple[PutNote | PutLink, ...]:
-    """A proposed insight as a note above its sources."""
-    last = insight.sources[-1]
-    note = Note(
-        note_id, insight.space, insight.content, last.at, now, tags=insight.tags, context=insight.content,
-        speaker=last.speaker, category="insight", level="insight", key=insight.key, importance=4,
-        keywords=unique(*(source.keywords[:2] for source in insight.sources))[:6],
-    )  # fmt: skip
-    links = [PutLink(Link(note_id, source.id, "derived_from", "one of the notes it rests on", 0.9)) for source in insight.sources]
-    return (PutNote(note, "reflected"), *links)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ulid import ULID
 
+from engramma.draft import checked_count
 from engramma.errors import InvalidInput, StoreClosed, StoreError
 from engramma.note import NoteId, Space
 from engramma.store.base import Store
@@ -46,17 +48,13 @@ class Pace:
     retry_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 0), ("batch", 1)):
-            value = getattr(self, name)
-            if name == "batch" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        if checked_count("threads", self.threads) is None:
+            raise InvalidInput("threads=None must be a whole number of at least 0")
+        checked_count("batch", self.batch, least=1)
         for name in ("calls_per_minute", "lease_seconds", "retry_seconds"):
             value = getattr(self, name)
-            if name == "calls_per_minute" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and 0 < value < float("inf")) and (name, value) != ("calls_per_minute", None):
                 raise InvalidInput(f"{name}={value!r} must be a number above 0")
 
 
@@ -105,27 +103,41 @@ class Reader:
         """Read notes that are leased already."""
         failed: list[NoteId] = list(ids)
         try:
-            for note in self._store.notes(ids[:1], vectors=False).values():  # none, if it was removed for good meanwhile
-                self._last = note.space
-            self._writer.read(ids)
+            with self._held():
+                for note in self._store.notes(ids[:1], vectors=False).values():  # none, if it was removed for good meanwhile
+                    self._last = note.space
+                self._writer.read(ids)
             failed = [note.id for note in self._store.notes(ids, vectors=False).values() if note.state == "pending"]
         finally:
-            self._release([one for one in ids if one not in failed], failed)
+            self._store.release(self.name, [one for one in ids if one not in failed])
+            self._store.release(self.name, failed, retry=timedelta(seconds=self._pace.retry_seconds))
         return Step(len(ids) - len(failed), len(failed))
 
-    def _release(self, done: Sequence[NoteId], failed: Sequence[NoteId]) -> None:
-        self._store.release(self.name, done)
-        self._store.release(self.name, failed, retry=timedelta(seconds=self._pace.retry_seconds))
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The leases are renewed, however long a model takes."""
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(self._pace.lease_seconds / 3):
+                try:
+                    self._store.renew(self.name, self._until())
+                except StoreError as error:
+                    log.warning("leases could not be renewed: %s", error)
+
+        thread = threading.Thread(target=renew, name="engramma-leases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _until(self) -> datetime:
         return datetime.now(UTC) + timedelta(seconds=self._pace.lease_seconds)
 
-    def renew(self) -> None:
-        """Hold on to the notes for another while."""
-        self._store.renew(self.name, self._until())
-
     def turn(self) -> float:
-        """Seconds to wait before the next call, which is booked."""
+        """Seconds to wait before the next call, which is booked; ``give_back`` what was not made."""
         if self._pace.calls_per_minute is None:
             return 0.0
         with self._lock:
@@ -133,6 +145,12 @@ class Reader:
             at = max(now, self._free_at)
             self._free_at = at + 60.0 / self._pace.calls_per_minute
             return at - now
+
+    def give_back(self) -> None:
+        """A call that was booked and not made: somebody else has read what waited."""
+        if self._pace.calls_per_minute is not None:
+            with self._lock:
+                self._free_at -= 60.0 / self._pace.calls_per_minute
 
     def all(self, limit: int | None, progress: Progress | None, total: int) -> int:
         """Read what is free now, in this thread; how many notes were read. A model that is down is asked once."""
@@ -150,16 +168,13 @@ class Reader:
 class Worker:
     """Threads that read behind ``add`` until they are stopped."""
 
-    def __init__(self, store: Store, writer: Writer, pace: Pace) -> None:
-        self._store, self._writer, self._pace = store, writer, pace
-        self._reader = Reader(store, writer, pace)
+    def __init__(self, store: Store, writer: Writer, reader: Reader, pace: Pace) -> None:
+        self._store, self._writer, self._reader, self._pace = store, writer, reader, pace
         self._more = threading.Condition()
-        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._stopping = threading.Event()
         self._busy = self._woken = 0
-        self.read = self.failed = 0
         names = [f"engramma-reader-{number}" for number in range(pace.threads)]
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
-        self._keeper = threading.Thread(target=self._keep, name="engramma-leases", daemon=True)
 
     @property
     def threads(self) -> int:
@@ -169,7 +184,7 @@ class Worker:
     def start(self) -> None:
         """Begin, with what could not be read before as well."""
         self._store.forgive()
-        for thread in (*self._threads, *([self._keeper] if self._threads else [])):
+        for thread in self._threads:
             thread.start()
 
     def wake(self, ids: Sequence[NoteId] = ()) -> None:
@@ -184,9 +199,6 @@ class Worker:
         self.wake()
         for thread in self._threads:
             thread.join()
-        self._ended.set()
-        if self._threads:
-            self._keeper.join()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to read, but what could not be read; False when the time was over first."""
@@ -225,20 +237,10 @@ class Worker:
         with self._more:
             self._busy += 1
         try:
-            done = self._reader.step()
-            with self._more:
-                self.read, self.failed = self.read + (done.read if done else 0), self.failed + (done.failed if done else 0)
+            if (done := self._reader.step()) is None:
+                self._reader.give_back()
             return done
         finally:
             with self._more:
                 self._busy -= 1
                 self._more.notify_all()
-
-    def _keep(self) -> None:
-        """Renew the leases while calls are under way."""
-        while not self._ended.wait(self._pace.lease_seconds / 3):
-            if self._busy:
-                try:
-                    self._reader.renew()
-                except StoreError as error:
-                    log.warning("leases could not be renewed: %s", error)

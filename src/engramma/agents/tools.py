@@ -20,6 +20,8 @@ from engramma.note import Hit, Note
 from engramma.words import excerpt
 
 SHOWN_CHARACTERS = 300  # of each note in a result
+FORGOTTEN = "Forgotten: "
+"""How the result of ``forget_memory`` begins."""
 MOST = 20
 
 NAMES = ("save_memory", "search_memory", "update_memory", "forget_memory")
@@ -168,7 +170,7 @@ class _Use:
     def forget(self, place: Place, note_id: str) -> str:
         note = self._own(place, note_id)
         self._memory.delete(note)
-        return f"Forgotten: {_short(note.content)}"
+        return f"{FORGOTTEN}{_short(note.content)}"
 
     def _own(self, place: Place, note_id: str) -> Note:
         """A note of the run's own space: what lies in another one does not exist."""

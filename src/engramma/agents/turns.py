@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from engramma.agents.policies import RetrievePolicy, Turn, WritePolicy
 from engramma.agents.run import Place
+from engramma.agents.tools import FORGOTTEN
 from engramma.analysts.chat import RECALLED
 from engramma.context import without_recalled
 from engramma.errors import InvalidInput
@@ -20,8 +21,8 @@ from engramma.memory import Memory
 from engramma.models.base import without_thoughts
 from engramma.note import ASSISTANT, USER, Hit, Link, Note, NoteId, SaidDate, Why
 from engramma.recall import Hits
+from engramma.words import sentences, terms
 
-FORGET = "forget_memory"
 SUMMARY = "summarization"
 """What LangChain, and our strategies, mark a summary message with: ``additional_kwargs["lc_source"]``."""
 
@@ -35,8 +36,8 @@ class Exchange:
     user_id: str | None = None
     assistant_id: str | None = None
     said: tuple[tuple[str, str], ...] = ()
-    forgets: bool = False
-    """Whether the model forgot notes in it: what is to be forgotten is not written again."""
+    forgotten: tuple[str, ...] = ()
+    """What the model forgot in it: that is not written again."""
 
 
 def is_summary(message: BaseMessage) -> bool:
@@ -67,8 +68,9 @@ def newest_exchange(messages: Sequence[BaseMessage], closed: Collection[str] = (
     parts = list(dict.fromkeys((one.name or USER, text) for one in said if (text := own_text(one))))  # asked again: once
     user = "\n".join(text for _, text in parts)
     last = said[-1].id if said else None
-    forgets = any(isinstance(one, ToolMessage) and one.name == FORGET and one.status != "error" for one in turn)
-    return Exchange(user, own_text(answer) if answer else "", last, answer.id if answer else None, _by_speaker(parts), forgets)
+    gone = [one.text.removeprefix(FORGOTTEN) for one in turn if isinstance(one, ToolMessage) and one.text.startswith(FORGOTTEN)]
+    reply = own_text(answer) if answer else ""
+    return Exchange(user, reply, last, answer.id if answer else None, _by_speaker(parts), tuple(gone))
 
 
 def _by_speaker(parts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -116,9 +118,11 @@ def recalled(query: str, messages: Sequence[BaseMessage], memory: Memory, place:
 
 def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) -> list[dict[str, Any]]:
     """Write what a policy wants kept of a turn; the notes that hold it. Twice the same turn is written once."""
-    if turn.forgets or (not turn.user and not turn.assistant):
+    user, assistant = (_without(text, turn.forgotten) for text in (turn.user, turn.assistant))
+    if not (user or assistant) or (turn.user and not user):  # or all that the user said is to be forgotten
         return []
-    memos = write(Turn(turn.user, turn.assistant, memory, place, turn.said))
+    said = tuple((name, kept) for name, text in turn.said if (kept := _without(text, turn.forgotten)))
+    memos = write(Turn(user, assistant, memory, place, said))
     if isinstance(memos, str | Mapping) or not isinstance(memos, Iterable):
         raise InvalidInput(
             f"write={write!r} gave {memos!r:.200}, not a list: return [] for nothing, [{{...}}] or [text] to keep one"
@@ -126,6 +130,16 @@ def persisted(turn: Exchange, memory: Memory, place: Place, write: WritePolicy) 
     drafts = [_draft(memo, number, turn, place) for number, memo in enumerate(memos)]
     notes = memory.add_many([draft for draft in drafts if draft["content"].strip()])
     return [{"id": note.id, "content": note.content, "speaker": note.speaker} for note in notes]
+
+
+def _without(text: str, forgotten: Sequence[str]) -> str:
+    """A text without the sentences that say what was forgotten: at least half of its words."""
+    gone = [words for one in forgotten if (words := set(terms(one)))]
+    if not any(2 * len(words & set(terms(text))) >= len(words) for words in gone):
+        return text
+    return "\n".join(
+        part for part in sentences(text) if not any(2 * len(words & set(terms(part))) >= len(words) for words in gone)
+    )
 
 
 def _draft(memo: str | Mapping[str, Any], number: int, turn: Exchange, place: Place) -> dict[str, Any]:

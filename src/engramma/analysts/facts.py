@@ -141,9 +141,9 @@ def facts(text: str, speaker: str | None) -> tuple[Fact, ...]:
 
 # Of what a text says beside a fact: who or what else it speaks of, and what only tells more of the same.
 _ELSE_EN = re.compile(
-    r"\b(?:i|i'm|i've|my|me|we|we're|our|us|he|she|they|his|her|their|him|them)\b"
+    r"\b(?:i|i'm|i've|my|me|we|we're|our|us|he|she|his|her|him)\b"
     r"|\b(?:am|have|has|had|got|bought|adopted|own|owns|love|loves|like|likes|hate|hates|prefer|allergic|called|named|married|study|studies|"
-    r"work|works|play|plays|speak|speaks|drink|eat|born|children|kids|wife|husband|son|daughter|cat|dog)\b|\d",
+    r"work|works|play|plays|speak|speaks|drink|eat|born|children|kids|wife|husband|son|daughter|cat|dog)\b",
     re.IGNORECASE,
 )
 _SAME_ZH = re.compile(

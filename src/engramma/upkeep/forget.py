@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from engramma.errors import InvalidInput
@@ -97,28 +96,8 @@ def overdue(notes: Iterable[Note], now: datetime, period: timedelta, archived: A
     return found
 
 
-_PERIOD = re.compile(r"(\d+) ?(d|w|m|y|days?|weeks?|months?|years?)", re.IGNORECASE)
-_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
-
-
-def period_of(value: timedelta | str | None, name: str = "purge_after") -> timedelta | None:
-    """A period such as "365d", "12w" or "1y", or a timedelta. Raises InvalidInput for anything else."""
-    if value is None or (isinstance(value, timedelta) and value >= timedelta(0)):
-        return value
-    match = _PERIOD.fullmatch(value.strip()) if isinstance(value, str) else None
-    days = int(match[1]) * _DAYS[match[2][0].lower()] if match else -1
-    if not 0 <= days <= 365_000:
-        raise InvalidInput(f"{name}={value!r} is no period: give days, weeks, months or years such as '365d' or '1y', or None")
-    return timedelta(days=days)
-
-
 def checked_threshold(value: float) -> float:
     """A share from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidInput(f"threshold={value!r} must be a number from 0 to 1")
     return float(value)
-
-
-def utc_now() -> datetime:
-    """This moment."""
-    return datetime.now(UTC)
