@@ -22,6 +22,7 @@ from engramma.errors import ModelUnavailable, StoreClosed
 from engramma.store.leases import worker_name
 from engramma.store.sqlite import SqliteStore
 from engramma.testing import ModelServer, ScriptedLLM
+from engramma.worker import Reader
 
 SOON = 30.0
 FAST = Pace(retry_seconds=0.05, lease_seconds=5)
@@ -345,6 +346,24 @@ def test_a_worker_whose_process_is_gone_holds_nothing(store) -> None:
     assert len(store.claim(name, soon(), 1)) == 1
     assert claimed(store, worker_name("own"), soon()) == 3
     assert claimed(store, worker_name("second"), soon()) == 0  # the first is this very process, which runs
+
+
+def test_a_note_is_held_for_as_long_as_it_is_read(started, gate, tmp_path) -> None:
+    """Also where no worker runs: the model takes longer than a lease."""
+    memory = started(gate.llm, Pace(threads=0))
+    note = memory.add("I live in Lyon.")
+    reader = Reader(memory._store, memory._writer, Pace(lease_seconds=0.3))
+    reading_it = threading.Thread(target=reader.now, args=([note.id],))
+    reading_it.start()
+    assert gate.asked.acquire(timeout=SOON)
+    time.sleep(0.8)
+    other = SqliteStore(str(tmp_path / "m.db"))
+    assert other.claim("other:1:a", soon(), 9) == []
+    gate.open.set()
+    reading_it.join(SOON)
+    assert memory.get(note.id).state == "ready"
+    assert other.claim("other:1:a", soon(), 9) == []
+    other.close()
 
 
 # -- several processes

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engramma.recall import Hits
 
 _TOP = 3  # hits shown for a question
-_EVOLVING = ("supersedes", "solves")
+_EVOLVING = ("supersedes", "updates", "solves")
 
 
 def _heading(screen: Screen, text: str, remark: str = "") -> None:
