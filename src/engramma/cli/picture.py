@@ -23,7 +23,8 @@ _DOTS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#B279A2", "#72B7B2", "#EEC
          "#A05195", "#88A096", "#C44E00", "#6B8E23")  # fmt: skip
 _OTHER = "#C4C4C4"
 _KINDS = {
-    "follows": "#DADADA", "related": "#9A9A9A", "supports": "#2F7D4F", "contradicts": "#C0392B", "supersedes": "#D35400", "updates": "#E59866",
+    "follows": "#DADADA", "related": "#9A9A9A", "supports": "#2F7D4F", "contradicts": "#C0392B", "supersedes": "#D35400",
+    "updates": "#E59866",
     "solves": "#1E8449", "causes": "#7D3C98", "same_as": "#2471A3", "part_of": "#117A65", "example_of": "#B7950B",
     "derived_from": "#5D6D7E",
 }  # fmt: skip
